@@ -1,0 +1,1 @@
+"""Which samples are worth a person's time."""

@@ -1,0 +1,1 @@
+"""Who labels, when, and how answers come back."""

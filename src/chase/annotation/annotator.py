@@ -1,0 +1,49 @@
+"""What is asked of an annotator, and what comes back.
+
+Annotators never block: ``ask`` files questions, ``answers`` returns what is ready.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+
+@dataclass(frozen=True)
+class Question:
+    """A sample to label, with the reason it was chosen."""
+
+    sample: int
+    round: int
+    turn: int
+    """The client's own turn in which it was asked."""
+    strategy: str
+    ev: int
+    """Last measured epistemic variation (0 if never measured)."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What an annotator said of a sample; ``label`` None means that nobody can tell."""
+
+    sample: int
+    label: int | None
+    by: str
+    reason: str = ""
+
+
+class Annotator(Protocol):
+    """Files questions and hands out answers."""
+
+    def ask(self, questions: Sequence[Question]) -> None:
+        """File questions; one that is filed already is left as it is."""
+        ...
+
+    def withdraw(self, samples: Sequence[int]) -> None:
+        """These samples have waited too long and are no longer asked for."""
+        ...
+
+    def answers(self, turn: int) -> Sequence[Answer]:
+        """What is ready in the client's turn and has not been handed out before."""
+        ...

@@ -1,0 +1,46 @@
+"""How willing clients are: AbCo, ReCo and free behaviour."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from chase.core.randomness import rng
+
+RECO = ((5, 5), (7, 3), (10, 1))
+"""Passive, ordinary, aggressive: (labels a request, turns between requests)."""
+RECO_SHARES = (2, 6, 2)
+ABCO_BUDGET = 10
+
+
+@dataclass(frozen=True)
+class Behaviour:
+    """A client's budget per request and the turns between its requests."""
+
+    budget: int
+    period: int
+
+    def asks(self, turn: int) -> bool:
+        """Whether a client asks in its own turn t = 0, 1, ...: t >= 1 and (t - 1) mod period = 0."""
+        return turn >= 1 and (turn - 1) % self.period == 0
+
+
+def reco(clients: int, seed: int) -> list[Behaviour]:
+    """Passive, ordinary and aggressive clients in the exact ratio 2:6:2, seeded.
+
+    Where the number of clients does not divide, the largest remainders get the odd clients.
+    """
+    exact = [share * clients / sum(RECO_SHARES) for share in RECO_SHARES]
+    counts = [int(e) for e in exact]
+    by_remainder = sorted(range(3), key=lambda g: (counts[g] - exact[g], g != 1))
+    for group in by_remainder[: clients - sum(counts)]:
+        counts[group] += 1
+    groups = [g for g, count in enumerate(counts) for _ in range(count)]
+    order = rng(seed, "reco").permutation(clients)
+    return [Behaviour(*RECO[groups[place]]) for place in order]
+
+
+def behaviours(kind: str, clients: int, seed: int, budget: int, period: int) -> list[Behaviour]:
+    """One behaviour per client."""
+    if kind == "ReCo":
+        return reco(clients, seed)
+    return [Behaviour(budget, 1 if kind == "AbCo" else period)] * clients

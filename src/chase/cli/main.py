@@ -1,0 +1,51 @@
+"""The ``chase`` command: its subcommands live in the modules beside this one."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+import typer
+
+from chase import __version__
+from chase.cli import listing, running
+from chase.core.errors import ChaseError
+
+app = typer.Typer(
+    name="chase",
+    help="Federated active learning: CHASe, its rivals, and a page for the people who label.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+)
+running.register(app)
+listing.register(app)
+
+
+def _version(show: bool) -> None:
+    if show:
+        print(f"chase {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: bool = typer.Option(
+        False, "--version", help="Show the version and exit.", callback=_version, is_eager=True
+    ),
+) -> None:
+    """Federated active learning, from settings to report."""
+
+
+def main() -> None:
+    """Entry point of the console script."""
+    for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+        os.environ.setdefault(variable, "1")
+    try:
+        app()
+    except ChaseError as error:
+        print(f"chase: {error}", file=sys.stderr)
+        sys.exit(2)
+    except BrokenPipeError:
+        sys.exit(141)

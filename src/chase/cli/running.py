@@ -1,0 +1,79 @@
+"""``chase run`` and ``chase resume``."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from chase import settings as settings_room
+from chase.cli.progress import RunProgress, closing_table
+from chase.experiment import Experiment, stop_reason
+
+PresetArg = Annotated[str, typer.Argument(help="A preset (see `chase list`) or the path of a TOML file.")]
+StrategyOpt = Annotated[str | None, typer.Option("--strategy", "-s", help="Method, e.g. chase, ev, random.")]
+OutOpt = Annotated[Path | None, typer.Option("--out", "-o", help="Run directory (default: runs/PRESET-STRATEGY-TIME).")]
+SetOpt = Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change a setting; repeatable.")]
+JsonOpt = Annotated[bool, typer.Option("--json", help="Print one JSON object at the end instead of text.")]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands."""
+    app.command("run", epilog="Example: chase run digits --strategy chase --set rounds=30 --set seed=1")(run)
+    app.command("resume", epilog="Example: chase resume runs/digits-chase-20261115-201500")(resume)
+
+
+def run(
+    preset: PresetArg = "digits",
+    strategy: StrategyOpt = None,
+    out: OutOpt = None,
+    change: SetOpt = None,
+    as_json: JsonOpt = False,
+) -> None:
+    """Run federated active learning and leave a run directory with metrics and a report."""
+    changes = settings_room.parse_changes(change or [])
+    if strategy is not None:
+        changes["strategy"] = strategy
+    chosen = settings_room.load(preset, changes)
+    if out is None:
+        stamp = datetime.now().strftime("%Y%m%d-%H%M%S")
+        out = Path("runs") / f"{Path(preset).stem}-{chosen.strategy.replace(':', '.')}-{stamp}"
+    go(Experiment.begin(chosen, out), as_json)
+
+
+def resume(
+    directory: Annotated[Path, typer.Argument(help="The run directory to go on with.")],
+    change: SetOpt = None,
+    as_json: JsonOpt = False,
+) -> None:
+    """Go on with a run that was stopped; `--set rounds=300` makes it longer."""
+    go(Experiment.resume(directory, settings_room.parse_changes(change or [])), as_json)
+
+
+def go(experiment: Experiment, as_json: bool) -> None:
+    """Run what is left with live progress, then show the outcome."""
+    record = experiment.record
+    progress = RunProgress(record.settings, quiet=as_json)
+    try:
+        with progress:
+            metrics = experiment.run(progress.round_done)
+    except KeyboardInterrupt:
+        done = record.metrics[-1]["round"] if record.metrics else 0
+        progress.say(f"stopped; {done} rounds are saved. Go on with: chase resume {record.path}")
+        raise typer.Exit(130) from None
+    for note in experiment.notes:
+        progress.say(f"note: {note}")
+    if as_json:
+        print(json.dumps(outcome(experiment, metrics)))
+        return
+    closing_table(record.settings, metrics, stop_reason(record.settings, metrics))
+    progress.say(f"run directory: {record.path}")
+
+
+def outcome(experiment: Experiment, metrics: list[dict[str, Any]]) -> dict[str, Any]:
+    """What a script wants to know of a finished run."""
+    last = {key: value for key, value in metrics[-1].items() if key != "clients"} if metrics else {}
+    return {"directory": str(experiment.record.path), "rounds": len(metrics), "last": last}

@@ -1,0 +1,317 @@
+"""One client's turn.
+
+Two pure steps, ``choose`` and ``train``, around an annotator who never blocks:
+
+    answers in -> select -> ask -> at-once answers in -> freeze -> awaken -> watch -> train, tracking EV
+
+``Client`` is the thin shell that every engine and every deployment calls. It commits the new state,
+the questions and the update together, keyed by (run, round): a repeated order is answered from
+what was committed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from torch import nn
+
+from chase.acquisition import freeze_awaken
+from chase.acquisition.catalog import find_method
+from chase.acquisition.strategy import PoolView, Which
+from chase.annotation.annotator import Annotator, Question
+from chase.annotation.behaviour import Behaviour
+from chase.core.errors import ChaseError, ClientError
+from chase.core.messages import ClientId, ClientUpdate, RoundOrder
+from chase.core.pools import SampleIds, is_in
+from chase.core.randomness import rng
+from chase.core.timing import Stopwatch
+from chase.core.weights import Weights
+from chase.data.resident import Samples
+from chase.learning import training
+from chase.learning.inference import logits
+from chase.learning.losses import Alignment, easy_samples, prepare_alignment
+from chase.learning.tracking import classes_seen, epistemic_variation
+from chase.models.net import get_weights, set_weights
+from chase.settings import Settings
+from chase.state import ClientState
+
+
+@dataclass(frozen=True)
+class Turn:
+    """What a turn leaves behind; only ``update`` ever leaves the client."""
+
+    update: ClientUpdate
+    state: ClientState
+    questions: tuple[Question, ...]
+    journal: tuple[dict[str, Any], ...] = ()
+    """Lines for selections.jsonl: gathered in simulation only."""
+
+
+class StateStore(Protocol):
+    """Where a client keeps its state; ``commit`` is atomic."""
+
+    def committed(self, run: str, round: int) -> Turn | None:
+        """The turn that was committed for this order, if it was."""
+        ...
+
+    def load(self) -> ClientState:
+        """The last committed state, or the starting one."""
+        ...
+
+    def commit(self, run: str, round: int, turn: Turn) -> None:
+        """Keep the turn."""
+        ...
+
+
+@dataclass
+class Costs:
+    """Counts forward passes outside training, and which samples they saw."""
+
+    inferences: int = 0
+    inferred: list[SampleIds] = field(default_factory=list)
+    stopwatch: Stopwatch = field(default_factory=Stopwatch)
+
+    @property
+    def distinct(self) -> int:
+        """Distinct unlabelled samples inferred."""
+        return int(np.unique(np.concatenate(self.inferred)).size) if self.inferred else 0
+
+
+@dataclass(frozen=True)
+class Workshop:
+    """What a turn works with: settings, samples and a network to fill with weights."""
+
+    client: ClientId
+    settings: Settings
+    samples: Samples
+    net: nn.Module
+    num_classes: int
+    behaviour: Behaviour
+
+    @property
+    def needs(self) -> frozenset[str]:
+        """What the strategy needs kept."""
+        return find_method(self.settings.strategy).needs
+
+    @property
+    def keeps_local_model(self) -> bool:
+        """Whether the last local weights are part of the state."""
+        reads_local = "model" in self.needs and self.settings.model == "local"
+        return reads_local or "local_model" in self.needs or self.settings.aligns
+
+
+def candidates(state: ClientState, settings: Settings) -> SampleIds:
+    """What may be asked for: the watched samples that are still unlabelled, or the whole unlabelled pool.
+
+    Only watched samples have a fresh EV, so EV strategies and subset sampling choose among those. A client
+    that has watched nothing yet (it had no labels to train with) chooses among all.
+    """
+    among_watched = "label_changes" in find_method(settings.strategy).needs or settings.subset
+    if among_watched and state.watched.size:
+        return state.watched[is_in(state.watched, state.pools.unlabeled)]
+    return state.pools.unlabeled
+
+
+def choose(shop: Workshop, state: ClientState, order: RoundOrder, costs: Costs) -> tuple[ClientState, list[Question]]:
+    """Select what to ask for; nothing in a client's first turn or off its calendar."""
+    due = order.phase == "select" or (order.phase == "turn" and shop.behaviour.asks(state.turn))
+    room = shop.behaviour.budget - state.pools.asked.size
+    pool_ids = candidates(state, shop.settings)
+    if not due or state.turn == 0 or room <= 0 or pool_ids.size == 0:
+        return state, []
+    with costs.stopwatch.phase("select"):
+        view = pool_view(shop, state, order.weights, pool_ids)
+        strategy = find_method(shop.settings.strategy).strategy()
+        chosen = strategy.select(view, room, rng(order.seed, "select", order.round, shop.client))
+        costs.inferences += view.inferences
+        costs.inferred.append(view.ids[view.inferred])
+    questions = [
+        Question(int(s), order.round, state.turn, shop.settings.strategy, int(ev))
+        for s, ev in zip(chosen, state.ev_of(chosen), strict=True)
+    ]
+    return state.ask(chosen), questions
+
+
+def pool_view(shop: Workshop, state: ClientState, global_weights: Weights, ids: SampleIds) -> PoolView:
+    """The candidates as a strategy may see them."""
+    weights: dict[Which, Weights] = {"global": global_weights}
+    if shop.keeps_local_model:
+        weights["local"] = global_weights if state.local_weights is None else state.local_weights
+    rows = state.at(ids)
+    return PoolView(
+        ids,
+        shop.samples,
+        shop.net,
+        weights,
+        label_changes=state.ev[rows],
+        classes_seen=state.seen[rows],
+        labeled_ids=state.pools.labeled,
+        labeled_classes=state.labels_of(state.pools.labeled),
+        num_classes=shop.num_classes,
+        model=shop.settings.model,
+    )
+
+
+def rest_and_watch(shop: Workshop, state: ClientState, order: RoundOrder) -> ClientState:
+    """Freeze, awaken, and draw the samples to watch (Alg. 2)."""
+    settings, pools = shop.settings, state.pools
+    draw = rng(order.seed, "watch", order.round, shop.client)
+    if settings.freeze:
+        pools = freeze_awaken.freeze(pools, state.watched, state.ev_of(state.watched))
+    if settings.awaken:
+        pools = freeze_awaken.awaken(pools, settings.awaken_below * shop.behaviour.budget, settings.beta, draw)
+    watched = state.watched[:0]
+    if settings.watches and pools.labeled.size:
+        size = settings.subset_size if settings.subset else None
+        watched = freeze_awaken.watch(pools.unlabeled, state.turn == 0, size, settings.first_watch, draw)
+    return replace(state, pools=pools, watched=watched)
+
+
+def prepare_teachers(shop: Workshop, state: ClientState, order: RoundOrder, costs: Costs) -> Alignment | None:
+    """Both teachers' outputs on the watched samples, once a turn; None when alignment is skipped."""
+    settings = shop.settings
+    enough = state.watched.size >= settings.batch_size
+    if not settings.aligns or state.turn == 0 or state.local_weights is None or not enough:
+        return None
+    with costs.stopwatch.phase("teachers"):
+        rows = shop.samples.rows(state.watched)
+        set_weights(shop.net, state.local_weights)
+        local_outputs = logits(shop.net, shop.samples, rows)
+        set_weights(shop.net, order.weights)
+        global_outputs = logits(shop.net, shop.samples, rows)
+        costs.inferences += 2 * state.watched.size
+        costs.inferred.append(state.watched)
+        easy = easy_samples(state.ev_of(state.watched))
+        return prepare_alignment(local_outputs, global_outputs, easy, str(settings.align), settings.tau)
+
+
+def train(shop: Workshop, state: ClientState, order: RoundOrder, costs: Costs) -> tuple[ClientState, ClientUpdate]:
+    """Freeze, awaken, watch and train; a client without labels does not train and has weight 0."""
+    settings = shop.settings
+    state = rest_and_watch(shop, state, order)
+    labeled = state.pools.labeled
+    metrics: dict[str, float] = {}
+    local: Weights = order.weights
+    if labeled.size:
+        alignment = prepare_teachers(shop, state, order, costs)
+        set_weights(shop.net, order.weights)
+        job = training.Job(
+            samples=shop.samples,
+            labeled_rows=shop.samples.rows(labeled),
+            labels=torch.from_numpy(state.labels_of(labeled)),
+            watched_rows=shop.samples.rows(state.watched),
+            alignment=alignment,
+            track=settings.tracks_ev and state.watched.size > 0,
+            seed=order.seed,
+            coordinates=(order.round, shop.client),
+        )
+        outcome = training.train(shop.net, job, training_plan(settings))
+        local = get_weights(shop.net)
+        costs.inferences += outcome.inferences
+        metrics["train_loss"] = outcome.loss
+        for phase, seconds in outcome.stopwatch.seconds.items():
+            costs.stopwatch.seconds[phase] += seconds
+        if job.track:
+            ev = epistemic_variation(outcome.history)
+            state = state.with_tracking(state.watched, ev, classes_seen(outcome.history))
+            costs.inferred.append(state.watched)
+            metrics |= {"ev_sum": float(ev.sum()), "ev_count": float(ev.size)}
+    metrics |= {
+        "labels": float(state.labels_spent),
+        "inferences": float(costs.inferences),
+        "inferred_samples": float(costs.distinct),
+    }
+    metrics |= {f"pool_{name}": float(size) for name, size in state.pools.sizes().items()}
+    metrics |= {f"seconds_{phase}": seconds for phase, seconds in costs.stopwatch.seconds.items()}
+    kept = local if shop.keeps_local_model and labeled.size else None
+    after = replace(state, turn=state.turn + 1, local_weights=kept)
+    return after, ClientUpdate(shop.client, order.round, local, int(labeled.size), metrics)
+
+
+def training_plan(settings: Settings) -> training.Plan:
+    """How the settings say to train."""
+    return training.Plan(
+        epochs=settings.local_epochs,
+        batch_size=settings.batch_size,
+        lr=settings.lr,
+        momentum=settings.momentum,
+        weight_decay=settings.weight_decay,
+        mu=settings.mu if settings.aligns else 0.0,
+    )
+
+
+class Client:
+    """The shell around the two steps: takes answers in, and commits."""
+
+    def __init__(self, shop: Workshop, annotator: Annotator, store: StateStore) -> None:
+        self.shop, self._annotator, self._store = shop, annotator, store
+        self._state: ClientState | None = None
+
+    @property
+    def id(self) -> ClientId:
+        """The client's number."""
+        return self.shop.client
+
+    @property
+    def state(self) -> ClientState:
+        """The last committed state; questions that were open are filed again when it is first read."""
+        if self._state is None:
+            self._state = self._store.load()
+            self._annotator.ask(open_questions(self._state, self.shop.settings.strategy))
+        return self._state
+
+    def take_turn(self, order: RoundOrder) -> Turn:
+        """Answer an order; a repeated one from what was committed."""
+        done = self._store.committed(order.run, order.round)
+        if done is not None:
+            return done
+        costs, state, classes = Costs(), self.state, self.shop.num_classes
+        with self._stage(order, "taking in answers"):
+            state = state.take_in(self._annotator.answers(state.turn), classes)
+            overdue = state.overdue(self.shop.settings.patience)
+            self._annotator.withdraw(overdue.tolist())
+            state = replace(state, pools=state.pools.give_back(overdue))
+        with self._stage(order, "selection"):
+            state, questions = choose(self.shop, state, order, costs)
+        with self._stage(order, "asking"):
+            self._annotator.ask(questions)
+            state = state.take_in(self._annotator.answers(state.turn), classes)
+        with self._stage(order, "training"):
+            state, update = train(self.shop, state, order, costs)
+        turn = Turn(update, state, tuple(questions), self._journal(questions, state))
+        with self._stage(order, "saving"):
+            self._store.commit(order.run, order.round, turn)
+        self._state = state
+        return turn
+
+    def _journal(self, questions: list[Question], state: ClientState) -> tuple[dict[str, Any], ...]:
+        lines = []
+        for q in questions:
+            label = int(state.labels_of(np.array([q.sample]))[0])
+            line: dict[str, Any] = {"round": q.round, "client": self.id, "turn": q.turn, "sample": q.sample, "ev": q.ev}
+            lines.append(line | {"strategy": q.strategy, "label": label if label >= 0 else None})
+        return tuple(lines)
+
+    @contextmanager
+    def _stage(self, order: RoundOrder, stage: str) -> Iterator[None]:
+        try:
+            yield
+        except ClientError:
+            raise
+        except (ChaseError, OSError) as error:
+            raise ClientError(str(self.id), order.round, stage, error) from error
+
+
+def open_questions(state: ClientState, strategy: str) -> list[Question]:
+    """The questions that were asked and not answered; their turn is remembered, their round is not."""
+    asked = state.pools.asked
+    rows = state.at(asked)
+    return [
+        Question(int(s), 0, int(turn), strategy, int(ev))
+        for s, turn, ev in zip(asked, state.asked_turn[rows], state.ev[rows], strict=True)
+    ]

@@ -1,0 +1,1 @@
+"""Values that every room speaks: pools, messages, weights, randomness, errors."""

@@ -1,0 +1,54 @@
+"""The one family of errors that a user may meet.
+
+Every message says what came, what fits and what to do. The command line turns each into one
+sentence on stderr and exit code 2; anything else that escapes is a bug.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class ChaseError(Exception):
+    """Root of all errors that are the user's to mend."""
+
+
+class SettingsError(ChaseError):
+    """A key or value in the settings does not fit."""
+
+
+class DataError(ChaseError):
+    """A data set cannot be found, read or divided."""
+
+
+class PoolError(ChaseError):
+    """A sample was to make a move that its pool does not allow."""
+
+
+class RunDirectoryError(ChaseError):
+    """A directory is not a run, or a run that cannot go on as asked."""
+
+
+class CheckpointError(ChaseError):
+    """A saved state is damaged or of a format that this version does not read."""
+
+
+class UpdateError(ChaseError):
+    """A client's update does not fit the model and is refused."""
+
+
+class ClientError(ChaseError):
+    """An error inside a client's turn, with the client, the round and the stage it happened in."""
+
+    def __init__(self, client: str, round: int, stage: str, cause: BaseException) -> None:
+        self.client, self.round, self.stage = client, round, stage
+        super().__init__(f"client {client}, round {round}, {stage}: {cause or type(cause).__name__}")
+
+
+def unknown(kind: str, name: str, known: Iterable[str]) -> str:
+    """The sentence for a name that is not known, with the nearest one that is."""
+    names = sorted(known)
+    near = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
+    hint = f"did you mean '{near[0]}'? " if near else ""
+    return f"unknown {kind} '{name}'; {hint}known: {', '.join(names)}"

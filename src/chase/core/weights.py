@@ -1,0 +1,85 @@
+"""Model weights as named arrays: averaging, comparing, reading and writing.
+
+Weights are plain NumPy arrays by name, so a message can cross a process, a file or a network
+without pickle. Averages are summed in float64 in the order given; callers give client-id order.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from safetensors import SafetensorError
+from safetensors.numpy import load_file, save
+
+from chase.core.errors import CheckpointError, UpdateError
+
+Array = NDArray[Any]
+Weights = Mapping[str, Array]
+Arrays = Mapping[str, Array]
+
+
+def average(parts: Sequence[tuple[Weights, float]]) -> dict[str, Array]:
+    """Weighted mean of weights; every weight travels beside its payload.
+
+    Integer arrays (batch-norm counters) take the largest value seen: a count is not a quantity
+    that halves well, and the largest is what the most experienced client reports.
+    """
+    if not parts:
+        raise UpdateError("an average of no updates was asked for")
+    total = float(sum(weight for _, weight in parts))
+    if total <= 0:
+        raise UpdateError("all updates have weight zero, so there is no average")
+    first = parts[0][0]
+    mean: dict[str, Array] = {}
+    for name, like in first.items():
+        if np.issubdtype(like.dtype, np.floating):
+            summed = np.zeros(like.shape, dtype=np.float64)
+            for weights, weight in parts:
+                summed += np.multiply(weights[name], weight / total, dtype=np.float64)
+            mean[name] = summed.astype(like.dtype)
+        else:
+            mean[name] = np.maximum.reduce([weights[name] for weights, _ in parts])
+    return mean
+
+
+def check_fits(weights: Weights, like: Weights, who: str) -> None:
+    """Refuse weights whose names, shapes or types differ from ``like`` or that are not finite."""
+    if weights.keys() != like.keys():
+        odd = sorted(weights.keys() ^ like.keys())
+        raise UpdateError(f"{who}: arrays do not match the model: {', '.join(odd[:5])}")
+    for name, array in weights.items():
+        wanted = like[name]
+        if array.shape != wanted.shape or array.dtype != wanted.dtype:
+            raise UpdateError(
+                f"{who}: '{name}' is {array.dtype}{list(array.shape)}, the model has {wanted.dtype}{list(wanted.shape)}"
+            )
+        if np.issubdtype(array.dtype, np.floating) and not np.isfinite(array).all():
+            raise UpdateError(f"{who}: '{name}' holds NaN or infinity")
+
+
+def digest(weights: Weights) -> str:
+    """A fingerprint that two sets of weights share only if they are equal bit for bit."""
+    sha = hashlib.sha256()
+    for name in sorted(weights):
+        array = np.ascontiguousarray(weights[name])
+        sha.update(f"{name}:{array.dtype}:{array.shape}".encode())
+        sha.update(array.tobytes())
+    return sha.hexdigest()
+
+
+def to_bytes(arrays: Arrays, note: Mapping[str, str] | None = None) -> bytes:
+    """Arrays as a safetensors blob."""
+    return save({name: np.ascontiguousarray(a) for name, a in arrays.items()}, metadata=dict(note or {}))
+
+
+def read(path: Path) -> dict[str, Array]:
+    """Arrays from a safetensors file; a damaged file is named."""
+    try:
+        return dict(load_file(path))
+    except (SafetensorError, OSError, ValueError) as error:
+        raise CheckpointError(f"cannot read {path}: {error}") from error

@@ -1,0 +1,1 @@
+"""Data sets, resident in memory, and how they are divided among clients."""

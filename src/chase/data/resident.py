@@ -1,0 +1,81 @@
+"""Samples that are decoded once and stay in memory as small integers.
+
+Images are uint8 (samples, channels, height, width), texts are token ids (samples, length).
+``Samples`` has no labels at all: what a client or a strategy holds cannot leak a truth.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from chase.core.errors import DataError
+from chase.core.pools import SampleIds, is_in
+
+Kind = Literal["image", "text"]
+
+
+@dataclass(frozen=True)
+class Samples:
+    """Inputs by sample id, without labels."""
+
+    inputs: Tensor
+    """uint8 images (n, c, h, w) or integer tokens (n, length)."""
+    kind: Kind = "image"
+    mean: tuple[float, ...] = (0.0,)
+    """Per channel, of values scaled to 0..1; belongs to the data set."""
+    std: tuple[float, ...] = (1.0,)
+    ids: SampleIds | None = None
+    """Sorted ids of the rows; None when id and row are the same."""
+
+    def __len__(self) -> int:
+        return int(self.inputs.shape[0])
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of one sample."""
+        return tuple(self.inputs.shape[1:])
+
+    def rows(self, ids: SampleIds) -> Tensor:
+        """Row numbers of ids, as an int64 tensor."""
+        if self.ids is None:
+            return torch.from_numpy(np.ascontiguousarray(ids))
+        if not is_in(ids, self.ids).all():
+            raise DataError(f"{int((~is_in(ids, self.ids)).sum())} asked-for samples are not in this data")
+        return torch.from_numpy(np.searchsorted(self.ids, ids))
+
+    def ready(self, rows: Tensor | slice) -> Tensor:
+        """The rows as the network takes them: normalised float32 images, or int64 tokens."""
+        raw = self.inputs[rows]
+        if self.kind == "text":
+            return raw.long()
+        std = torch.tensor(self.std)
+        scale = (1.0 / (255.0 * std)).view(-1, 1, 1)
+        shift = (torch.tensor(self.mean) / std).view(-1, 1, 1)
+        return raw.float().mul_(scale).sub_(shift)
+
+
+@dataclass(frozen=True)
+class DataSet:
+    """A whole data set, truth included: for building a simulation and for the test set only."""
+
+    name: str
+    train: Samples
+    train_labels: NDArray[np.int64]
+    """Class number per row; -1 where nobody knows."""
+    test: Samples
+    test_labels: NDArray[np.int64]
+    classes: tuple[str, ...]
+    groups: NDArray[np.int64] | None = None
+    """Natural owner of each training row, where the data has one."""
+    group_names: tuple[str, ...] = ()
+
+    @property
+    def num_classes(self) -> int:
+        """How many classes there are."""
+        return len(self.classes)

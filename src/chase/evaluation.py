@@ -1,0 +1,45 @@
+"""How good a model is on a labelled test set."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from chase.data.resident import Samples
+from chase.learning.inference import logits
+
+
+@dataclass(frozen=True)
+class Scores:
+    """What one evaluation found."""
+
+    accuracy: float
+    loss: float
+    macro_f1: float
+    per_class: list[float | None]
+    """Accuracy of each class; None for a class without test samples."""
+
+
+def score(outputs: Tensor, labels: NDArray[np.int64], num_classes: int) -> Scores:
+    """Scores of outputs (samples, classes) against class numbers."""
+    truth = torch.from_numpy(labels)
+    predicted = outputs.argmax(dim=1)
+    table = torch.bincount(truth * num_classes + predicted, minlength=num_classes**2).reshape(num_classes, -1)
+    right, held, claimed = table.diagonal().double(), table.sum(1).double(), table.sum(0).double()
+    f1 = (2 * right / (held + claimed).clamp(min=1))[held > 0]
+    return Scores(
+        accuracy=float(right.sum() / max(1, labels.size)),
+        loss=float(F.cross_entropy(outputs, truth)),
+        macro_f1=float(f1.mean()),
+        per_class=[float(r / h) if h else None for r, h in zip(right, held, strict=True)],
+    )
+
+
+def evaluate(net: nn.Module, samples: Samples, labels: NDArray[np.int64], num_classes: int) -> Scores:
+    """Scores of the net on all samples, in chunks."""
+    return score(logits(net, samples, torch.arange(len(samples))), labels, num_classes)

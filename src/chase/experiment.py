@@ -1,0 +1,172 @@
+"""A federated active learning run: settings in, run directory out, and THE loop."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from chase.checkpoint import Checkpoint
+from chase.core.errors import CheckpointError, DataError
+from chase.core.messages import ClientUpdate
+from chase.core.pools import NAMES, SampleIds
+from chase.core.timing import Stopwatch
+from chase.data import partition, sources
+from chase.data.resident import DataSet
+from chase.engine.inprocess import InProcess
+from chase.engine.roster import World
+from chase.evaluation import evaluate
+from chase.models.catalog import NetSpec, build
+from chase.models.net import get_weights, set_weights
+from chase.record import Record
+from chase.server import Server
+from chase.settings import Settings
+
+Metrics = dict[str, Any]
+
+
+def split_among_clients(settings: Settings, data: DataSet) -> list[SampleIds]:
+    """The rows of each client; one without any is refused."""
+    parts = partition.by_classes(data.train_labels, settings.clients, settings.classes_per_client, settings.seed)
+    empty = [client for client, part in enumerate(parts) if part.size == 0]
+    if empty:
+        raise DataError(
+            f"{len(empty)} of {settings.clients} clients would get no sample (client {empty[0]} first): "
+            "use fewer clients or more data"
+        )
+    return parts
+
+
+def make_net(settings: Settings, data: DataSet) -> nn.Module:
+    """The network with its seeded initial weights."""
+    return build(NetSpec(settings.net, data.train.shape, data.num_classes, settings.dropout), settings.seed)
+
+
+@dataclass
+class Experiment:
+    """One run that can be stopped at any moment and gone on with."""
+
+    record: Record
+    data: DataSet
+    notes: list[str]
+    """What the user should know, such as a checkpoint that had to be skipped."""
+
+    @classmethod
+    def begin(cls, settings: Settings, out: Path) -> Experiment:
+        """A new run in a new directory; nothing is written before settings and data are known to fit."""
+        data = sources.load(settings.data, settings.data_dir)
+        split_among_clients(settings, data)
+        make_net(settings, data)
+        return cls(Record.create(out, settings), data, [])
+
+    @classmethod
+    def resume(cls, path: Path, changes: dict[str, Any] | None = None) -> Experiment:
+        """Go on with the run in a directory."""
+        record = Record.open(path)
+        if changes:
+            record.change(changes)
+        return cls(record, sources.load(record.settings.data, record.settings.data_dir), [])
+
+    def run(self, on_round: Callable[[Metrics], None] = lambda metrics: None) -> list[Metrics]:
+        """All rounds that are left; returns the metrics of every round."""
+        torch.set_num_threads(1)
+        settings, data, record = self.record.settings, self.data, self.record
+        checkpoint = Checkpoint(record.path / "checkpoint")
+        manifest, problems = checkpoint.latest()
+        self.notes += [f"{problem}; going on from the checkpoint before it" for problem in problems]
+        net = make_net(settings, data)
+        weights = get_weights(net) if manifest is None else checkpoint.read_arrays(manifest.server)
+        if weights.keys() != net.state_dict().keys():
+            raise CheckpointError(f"{checkpoint.path} holds weights of another network than '{settings.net}'")
+        done = 0 if manifest is None else manifest.round
+        record.cut_after(done)
+        past = record.metrics
+
+        world = World(settings, data.train, data.train_labels, data.num_classes, split_among_clients(settings, data))
+        server = Server(record.run, settings, weights)
+        engine = InProcess(world, net, checkpoint, {} if manifest is None else manifest.clients)
+        try:
+            for round in range(done + 1, settings.rounds + 1):
+                if stop_reason(settings, past[-1:]):
+                    break
+                start, watch = time.perf_counter(), Stopwatch()
+                orders = server.orders(round)
+                with watch.phase("clients"):
+                    result = engine.run_round(orders)
+                with watch.phase("aggregate"):
+                    server.aggregate(orders, result.updates)
+                with watch.phase("evaluate"):
+                    scores = self._evaluate(round, net, server)
+                metrics = round_metrics(round, result.updates, scores, past[-1] if past else None)
+                with watch.phase("save"):
+                    metrics |= seconds(result.updates, watch, start)
+                    record.append(metrics, result.journal)
+                    checkpoint.commit(round, server.weights, engine.saved)
+                past.append(metrics)
+                on_round(metrics)
+        finally:
+            engine.close()
+        return past
+
+    def _evaluate(self, round: int, net: nn.Module, server: Server) -> Metrics:
+        settings, data = self.record.settings, self.data
+        if round % settings.eval_every and round != settings.rounds:
+            return {"test_accuracy": None, "test_loss": None, "macro_f1": None, "per_class": None}
+        set_weights(net, server.weights)
+        found = evaluate(net, data.test, data.test_labels, data.num_classes)
+        return {
+            "test_accuracy": found.accuracy,
+            "test_loss": found.loss,
+            "macro_f1": found.macro_f1,
+            "per_class": found.per_class,
+        }
+
+
+def stop_reason(settings: Settings, last: Sequence[Metrics]) -> str:
+    """Why a run ends after these metrics, or nothing."""
+    if not last:
+        return ""
+    metrics = last[-1]
+    if settings.target_accuracy and (metrics["test_accuracy"] or 0) >= settings.target_accuracy:
+        return f"target accuracy {settings.target_accuracy:.1%} reached"
+    if settings.total_budget and metrics["labels"] >= settings.total_budget:
+        return f"total budget of {settings.total_budget} labels spent"
+    return f"all {settings.rounds} rounds done" if metrics["round"] >= settings.rounds else ""
+
+
+def round_metrics(round: int, updates: Sequence[ClientUpdate], scores: Metrics, before: Metrics | None) -> Metrics:
+    """A line of metrics.jsonl, timings aside. Clients that sat out keep their last counts."""
+    clients: dict[str, dict[str, float]] = dict(before["clients"]) if before else {}
+    for update in updates:
+        kept = {name: update.metrics[f"pool_{name}"] for name in NAMES}
+        clients[str(update.client)] = kept | {"labels": update.metrics["labels"]}
+    ev_count = sum(u.metrics.get("ev_count", 0.0) for u in updates)
+    ev_sum = sum(u.metrics.get("ev_sum", 0.0) for u in updates)
+    took_part = max(1, len(updates))
+    return {
+        "round": round,
+        **scores,
+        "labels": int(sum(c["labels"] for c in clients.values())),
+        "inferences": int(sum(u.metrics["inferences"] for u in updates)),
+        "inferred_samples": sum(u.metrics["inferred_samples"] for u in updates) / took_part,
+        "mean_ev": ev_sum / ev_count if ev_count else None,
+        "pools": {name: int(sum(c[name] for c in clients.values())) for name in NAMES},
+        "took_part": len(updates),
+        "clients": clients,
+    }
+
+
+def seconds(updates: Sequence[ClientUpdate], watch: Stopwatch, start: float) -> Metrics:
+    """Wall-clock seconds of the round, and by phase: the clients' phases added up over all clients."""
+    phases: dict[str, float] = {}
+    for update in updates:
+        for key, value in update.metrics.items():
+            if key.startswith("seconds_"):
+                phases[key.removeprefix("seconds_")] = phases.get(key.removeprefix("seconds_"), 0.0) + value
+    phases |= {phase: watch.seconds[phase] for phase in ("clients", "aggregate", "evaluate")}
+    return {"seconds": time.perf_counter() - start, "seconds_by_phase": phases}

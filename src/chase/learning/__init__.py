@@ -1,0 +1,1 @@
+"""Local training, its losses, epistemic variation and inference."""

@@ -1,0 +1,69 @@
+"""Layers that the networks share: seeded dropout from cheap random bits, and the paper's initialisation."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from chase.core.randomness import fold
+
+_BITS = (np.arange(256)[:, None] >> np.arange(8) & 1).astype(np.float32)
+_EIGHT_MASKS = torch.from_numpy(2.0 * _BITS)
+"""Row b: the bits of byte b as dropout factors for p = 0.5 (0 drops, 2 keeps and rescales)."""
+
+
+class MaskSource:
+    """Random bits for the dropout of one client's turn, seeded by coordinates."""
+
+    def __init__(self, seed: int, *coordinates: str | int) -> None:
+        self._bits = np.random.Generator(np.random.SFC64(fold(seed, "dropout", *coordinates)))
+
+    def factors(self, count: int, p: float) -> Tensor:
+        """``count`` factors: 0 with chance p, else 1/(1-p).
+
+        For p = 0.5 one random bit decides; otherwise 16 random bits are compared with p, so p is met
+        to within 1/65536.
+        """
+        if p == 0.5:
+            octets = np.frombuffer(self._bits.bytes((count + 7) // 8), dtype=np.uint8).astype(np.int32)
+            return _EIGHT_MASKS.index_select(0, torch.from_numpy(octets)).view(-1)[:count]
+        words = np.frombuffer(self._bits.bytes(2 * count), dtype=np.uint16)
+        keep: NDArray[np.float32] = (words >= round(p * 65536)).astype(np.float32)
+        return torch.from_numpy(keep).mul_(1.0 / (1.0 - p))
+
+
+class Dropout(nn.Module):
+    """Dropout whose masks come from a ``MaskSource``; whole channels with ``channelwise``."""
+
+    def __init__(self, p: float, channelwise: bool = False) -> None:
+        super().__init__()
+        self.p, self.channelwise = p, channelwise
+        self.source: MaskSource | None = None
+
+    def forward(self, x: Tensor) -> Tensor:
+        """x (batch, channels, ...) with elements or channels dropped when training."""
+        if not self.training or self.p == 0.0:
+            return x
+        if self.source is None:
+            raise RuntimeError("dropout was not seeded: call seed_dropout(net, source) before training")
+        shape = x.shape[:2] + (1,) * (x.dim() - 2) if self.channelwise else x.shape
+        mask = self.source.factors(int(np.prod(shape)), self.p).view(shape)
+        return x * mask.to(x.device)
+
+
+def seed_dropout(net: nn.Module, source: MaskSource | None) -> None:
+    """Give every dropout of the net its source of bits."""
+    for module in net.modules():
+        if isinstance(module, Dropout):
+            module.source = source
+
+
+def xavier_(net: nn.Module, generator: torch.Generator) -> None:
+    """The paper's start: Xavier-normal weights, biases 0.01, from one generator in order of the layers."""
+    for module in net.modules():
+        if isinstance(module, nn.Conv2d | nn.Linear):
+            nn.init.xavier_normal_(module.weight, generator=generator)
+            if module.bias is not None:
+                nn.init.constant_(module.bias, 0.01)

@@ -1,0 +1,54 @@
+"""The contract of a network, and moving its weights in and out."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from chase.core.errors import SettingsError
+from chase.core.weights import Array, Weights
+
+
+class Net(nn.Module):
+    """A network in two parts: ``embed`` gives the penultimate features, ``head`` the logits."""
+
+    head: nn.Module
+    taps: tuple[str, ...] = ()
+    """Names of the submodules whose outputs a loss-prediction module reads."""
+
+    def embed(self, x: Tensor) -> Tensor:
+        """x -> features (batch, width)."""
+        raise NotImplementedError
+
+    def forward(self, x: Tensor) -> Tensor:
+        """x -> logits (batch, classes)."""
+        logits: Tensor = self.head(self.embed(x))
+        return logits
+
+
+def has_batch_norm(net: nn.Module) -> bool:
+    """Whether a forward pass in training mode mixes the samples of a batch."""
+    return any(isinstance(m, nn.modules.batchnorm._BatchNorm) for m in net.modules())
+
+
+def get_weights(net: nn.Module) -> dict[str, Array]:
+    """A copy of all parameters and buffers as NumPy arrays."""
+    return {name: t.detach().cpu().numpy().copy() for name, t in net.state_dict().items()}
+
+
+def set_weights(net: nn.Module, weights: Weights) -> None:
+    """Copy weights into the net, in place."""
+    own = net.state_dict()
+    if own.keys() != weights.keys():
+        odd = sorted(own.keys() ^ weights.keys())
+        raise SettingsError(f"weights do not match the network: {', '.join(odd[:5])}")
+    with torch.no_grad():
+        for name, tensor in own.items():
+            array = weights[name]
+            if tuple(tensor.shape) != array.shape:
+                raise SettingsError(
+                    f"weights do not match the network: '{name}' has shape {list(array.shape)}, "
+                    f"the network {list(tensor.shape)}"
+                )
+            tensor.copy_(torch.from_numpy(np.ascontiguousarray(array)))

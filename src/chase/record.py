@@ -1,0 +1,177 @@
+"""A run is a directory.
+
+    settings.toml      resolved settings
+    environment.json   versions, machine, run id
+    metrics.jsonl      a line a round, flushed
+    selections.jsonl   who asked for which sample, when and why (simulation only)
+    checkpoint/        the last two rounds, each named by a manifest that is replaced atomically
+    report.html
+
+The metrics line of a round is written before its checkpoint. On resume everything after the last
+whole checkpoint is cut off and done again, so a kill at any moment loses at most one round.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import platform
+import secrets
+import shutil
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from chase.core.errors import RunDirectoryError
+from chase.settings import Settings, from_mapping, read_file, to_toml
+
+MAY_CHANGE = frozenset({"rounds", "target_accuracy", "total_budget", "data_dir"})
+"""Settings that a resumed run may change: what was computed so far stays as it is."""
+
+PACKAGES = ("torch", "numpy", "safetensors", "scikit-learn")
+
+
+@contextmanager
+def writing(what: Path) -> Iterator[None]:
+    """Turn a full disk or a missing permission into one sentence."""
+    try:
+        yield
+    except OSError as error:
+        reasons = {
+            errno.ENOSPC: "no space is left on the disk: free some and resume",
+            errno.EDQUOT: "the disk quota is used up: free some space and resume",
+            errno.EACCES: "no permission to write there: choose another directory with --out",
+            errno.EROFS: "the file system is read-only: choose another directory with --out",
+        }
+        reason = reasons.get(error.errno or 0, error.strerror or str(error))
+        raise RunDirectoryError(f"cannot write {what}: {reason}") from error
+
+
+def write_atomically(path: Path, content: bytes) -> None:
+    """Write a file so that a reader, or a kill, sees the old content or the new, never a part."""
+    with writing(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+        with temporary.open("wb") as file:
+            file.write(content)
+        temporary.replace(path)
+
+
+def environment(run: str, settings: Settings) -> dict[str, Any]:
+    """What a result depends on besides its settings."""
+    found: dict[str, str] = {}
+    for package in ("chase-fal", *PACKAGES):
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            found[package] = "not installed as a package"
+    return {
+        "run": run,
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "processor": platform.processor() or platform.machine(),
+        "cores": os.cpu_count(),
+        "packages": found,
+        "command": sys.argv,
+        "settings": settings.model_dump(),
+    }
+
+
+def read_jsonl(path: Path) -> list[dict[str, Any]]:
+    """The whole lines of a JSONL file; a torn last line is left out."""
+    if not path.exists():
+        return []
+    lines: list[dict[str, Any]] = []
+    for text in path.read_text(encoding="utf-8").splitlines():
+        try:
+            lines.append(json.loads(text))
+        except json.JSONDecodeError:
+            break
+    return lines
+
+
+def check_unchanged(path: Path, before: Mapping[str, Any], settings: Settings) -> None:
+    """Refuse settings that differ from those a run was begun with, except where that changes no result."""
+    for key, now in settings.model_dump().items():
+        if key not in MAY_CHANGE and before.get(key, now) != now:
+            raise RunDirectoryError(
+                f"{path} was begun with {key} = {before[key]!r}, not {now!r}: start a new run for that; "
+                f"only {', '.join(sorted(MAY_CHANGE))} may change on resume"
+            )
+
+
+class Record:
+    """Writes and reads one run directory."""
+
+    def __init__(self, path: Path, settings: Settings, run: str) -> None:
+        self.path, self.settings, self.run = path, settings, run
+
+    @classmethod
+    def create(cls, path: Path, settings: Settings) -> Record:
+        """A new run directory; one that holds a run already is refused."""
+        if (path / "settings.toml").exists():
+            raise RunDirectoryError(
+                f"{path} holds a run already: go on with `chase resume {path}` or choose another --out"
+            )
+        run = secrets.token_hex(8)
+        with writing(path):
+            path.mkdir(parents=True, exist_ok=True)
+        write_atomically(path / "environment.json", json.dumps(environment(run, settings), indent=2).encode())
+        write_atomically(path / "settings.toml", to_toml(settings).encode())
+        return cls(path, settings, run)
+
+    @classmethod
+    def open(cls, path: Path) -> Record:
+        """An existing run directory."""
+        if not (path / "settings.toml").is_file():
+            hint = "it does not exist" if not path.exists() else "it has no settings.toml"
+            raise RunDirectoryError(f"{path} is not a run directory: {hint}; `chase run --out {path}` makes one")
+        settings = from_mapping(read_file(path / "settings.toml")).resolved()
+        try:
+            around = json.loads((path / "environment.json").read_text(encoding="utf-8"))
+            run, begun_with = str(around["run"]), dict(around["settings"])
+        except (OSError, ValueError, KeyError) as error:
+            raise RunDirectoryError(f"{path}/environment.json cannot be read: {error}") from None
+        check_unchanged(path, begun_with, settings)
+        return cls(path, settings, run)
+
+    def change(self, changes: Mapping[str, Any]) -> None:
+        """Change settings that do not touch what was computed so far, such as ``rounds``."""
+        settings = from_mapping(self.settings.model_dump() | dict(changes)).resolved()
+        check_unchanged(self.path, self.settings.model_dump(), settings)
+        write_atomically(self.path / "settings.toml", to_toml(settings).encode())
+        self.settings = settings
+
+    @property
+    def metrics(self) -> list[dict[str, Any]]:
+        """A dictionary a round."""
+        return read_jsonl(self.path / "metrics.jsonl")
+
+    @property
+    def selections(self) -> list[dict[str, Any]]:
+        """A dictionary a question."""
+        return read_jsonl(self.path / "selections.jsonl")
+
+    def append(self, metrics: Mapping[str, Any], selections: list[dict[str, Any]]) -> None:
+        """Add a round's lines and flush them."""
+        self._append("selections.jsonl", selections)
+        self._append("metrics.jsonl", [dict(metrics)])
+
+    def _append(self, name: str, lines: list[dict[str, Any]]) -> None:
+        path = self.path / name
+        with writing(path), path.open("a", encoding="utf-8") as file:
+            file.writelines(json.dumps(line) + "\n" for line in lines)
+
+    def cut_after(self, round: int) -> None:
+        """Drop all lines of rounds later than ``round``: they will be done again."""
+        for name in ("metrics.jsonl", "selections.jsonl"):
+            kept = [line for line in read_jsonl(self.path / name) if line["round"] <= round]
+            write_atomically(self.path / name, "".join(json.dumps(line) + "\n" for line in kept).encode())
+
+    def remove(self) -> None:
+        """Delete the directory."""
+        shutil.rmtree(self.path)

@@ -1,0 +1,1 @@
+"""Reads run directories; shows them as tables, plots and one HTML page."""

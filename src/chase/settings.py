@@ -1,0 +1,197 @@
+"""The settings of a run: one flat, validated, frozen value.
+
+Settings come from a preset or a TOML file, then from ``--strategy`` and ``--set key=value``.
+``Settings.resolved`` fills in what a method leaves open, so the file that is written into a run
+directory says everything.
+"""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from chase.acquisition.catalog import METHODS, find_method
+from chase.core.errors import SettingsError, unknown
+
+PRESETS = Path(__file__).parent / "presets"
+
+AlignMode = Literal["none", "local", "global", "both", "all-global"]
+
+
+class Settings(BaseModel):
+    """Everything that decides a run."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True)
+
+    # data
+    data: str = Field("digits", description="data set by name (see `chase list`) or path")
+    data_dir: str = Field("", description="directory of NAME/train.parquet files; also CHASE_DATA")
+    clients: int = Field(10, ge=1, le=100_000, description="number of clients K")
+    partition: Literal["classes", "dirichlet", "iid", "natural", "shards-reference"] = Field(
+        "classes", description="how samples are divided among the clients"
+    )
+    classes_per_client: int = Field(2, ge=1, description="C_k, for partition = classes")
+    alpha: float = Field(0.1, gt=0, description="concentration, for partition = dirichlet")
+    initial_labels: float = Field(0.04, ge=0, le=1, description="share of each client labelled at the start")
+    initial_per_class: int = Field(0, ge=0, description="at least this many initial labels of each class held")
+
+    # model and training
+    net: str = Field("tiny-cnn", description="network by name, or package.module:function")
+    dropout: float = Field(0.0, ge=0, lt=1, description="dropout probability of the network")
+    local_epochs: int = Field(10, ge=1, description="local epochs E")
+    batch_size: int = Field(10, ge=1, description="labelled samples a step")
+    lr: float = Field(0.01, gt=0, description="learning rate of local SGD")
+    momentum: float = Field(0.5, ge=0, lt=1, description="momentum of local SGD")
+    weight_decay: float = Field(0.0, ge=0, description="weight decay of local SGD")
+
+    # method
+    strategy: str = Field("chase", description="method by name (see `chase list`), or package.module:Class")
+    model: Literal["local", "global"] = Field(
+        "local", description="which model a strategy scores with (the network itself is `net`)"
+    )
+    align: AlignMode | None = Field(None, description="alignment loss; unset = as the method says")
+    mu: float = Field(0.1, ge=0, description="weight of the alignment loss")
+    tau: float = Field(0.5, gt=0, description="temperature of the alignment loss")
+    freeze: bool | None = Field(None, description="freeze samples of EV 0; unset = as the method says")
+    awaken: bool | None = Field(None, description="awaken frozen samples when few are left; unset = as freeze")
+    subset: bool | None = Field(None, description="watch a random subset only; unset = as the method says")
+    subset_size: int = Field(500, ge=1, description="size N_s of the watched subset")
+    beta: float = Field(0.4, gt=0, le=1, description="share of the dormant samples that is awakened")
+    awaken_below: float = Field(3.0, ge=0, description="awaken when unlabelled < this times the budget")
+    first_watch: int = Field(0, ge=0, description="cap on the watched samples of the first turn (0 = none)")
+    track_ev: bool = Field(False, description="measure EV even where the method does not need it")
+
+    # people
+    behaviour: Literal["AbCo", "ReCo", "free"] = Field("ReCo", description="how clients label")
+    budget: int = Field(10, ge=0, description="labels a request, for behaviour = AbCo or free")
+    period: int = Field(1, ge=1, description="turns between requests, for behaviour = free")
+    take_part: float = Field(1.0, gt=0, le=1, description="chance that a client takes part in a round")
+    wrong_labels: float = Field(0.0, ge=0, le=1, description="chance that an answer is wrong")
+    answer_delay: int = Field(0, ge=0, description="turns until an answer comes")
+    patience: int = Field(0, ge=0, description="turns until an unanswered sample returns (0 = never)")
+
+    # run
+    rounds: int = Field(200, ge=1, description="communication rounds R")
+    seed: int = Field(0, ge=0, le=2**62, description="seed of everything random")
+    target_accuracy: float = Field(0.0, ge=0, le=1, description="stop at this test accuracy (0 = never)")
+    total_budget: int = Field(0, ge=0, description="stop asking and end after this many labels (0 = never)")
+    eval_every: int = Field(1, ge=1, description="evaluate on the test set every so many rounds")
+
+    @model_validator(mode="after")
+    def _fits(self) -> Settings:
+        if ":" not in self.strategy and self.strategy not in METHODS:
+            raise ValueError(unknown("strategy", self.strategy, METHODS))
+        return self
+
+    def resolved(self) -> Settings:
+        """The same with the method's own choices filled in, and the choices checked together."""
+        defaults = find_method(self.strategy)
+        fill: dict[str, Any] = {
+            "align": defaults.align if self.align is None else self.align,
+            "freeze": defaults.freeze if self.freeze is None else self.freeze,
+            "subset": defaults.subset if self.subset is None else self.subset,
+        }
+        fill["awaken"] = fill["freeze"] if self.awaken is None else self.awaken
+        full = self.model_copy(update=fill)
+        if full.local_epochs < 2 and full.tracks_ev:
+            why = "strategy" if "label_changes" in defaults.needs else "freeze, align or track_ev"
+            raise SettingsError(
+                f"local_epochs = {full.local_epochs}, but epistemic variation compares epochs and needs at "
+                f"least 2 ({why} = {self.strategy if why == 'strategy' else 'on'}): set local_epochs=2 or more"
+            )
+        return full
+
+    @property
+    def aligns(self) -> bool:
+        """Whether an alignment loss is part of training."""
+        return self.align not in (None, "none") and self.mu > 0
+
+    @property
+    def tracks_ev(self) -> bool:
+        """Whether training must track predictions (only meaningful once resolved)."""
+        needs = find_method(self.strategy).needs
+        return bool("label_changes" in needs or self.freeze or self.track_ev or self.aligns)
+
+    @property
+    def watches(self) -> bool:
+        """Whether a client draws a set of samples to watch each turn."""
+        return bool(self.tracks_ev or self.subset)
+
+
+def from_mapping(values: Mapping[str, Any]) -> Settings:
+    """Settings from plain values; every problem is named, a misspelt key with the nearest known one."""
+    for key in values:
+        if key not in Settings.model_fields:
+            raise SettingsError(unknown("setting", key, Settings.model_fields))
+    try:
+        return Settings(**values)
+    except ValidationError as error:
+        raise SettingsError("; ".join(_sentence(e) for e in error.errors())) from None
+
+
+def _sentence(error: Any) -> str:
+    key = ".".join(str(part) for part in error["loc"]) or "settings"
+    message = str(error["msg"]).removeprefix("Value error, ")
+    if not error["loc"]:
+        return message
+    text = f"{key} = {error['input']!r} does not fit: {message[0].lower()}{message[1:]}"
+    if key == "model":
+        text += " (the network is the setting `net`)"
+    return text
+
+
+def presets() -> dict[str, Path]:
+    """Preset files by name."""
+    return {path.stem: path for path in sorted(PRESETS.glob("*.toml"))}
+
+
+def read_file(path: Path) -> dict[str, Any]:
+    """The values of one TOML file."""
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise SettingsError(f"cannot read settings file {path}: {error.strerror or error}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise SettingsError(f"{path} is not valid TOML: {error}") from None
+
+
+def load(name: str, changes: Mapping[str, Any] | None = None) -> Settings:
+    """Settings from a preset name or a TOML file, with changes on top, resolved."""
+    known = presets()
+    if name in known:
+        values = read_file(known[name])
+    elif name.endswith(".toml") or Path(name).is_file():
+        values = read_file(Path(name))
+    else:
+        raise SettingsError(unknown("preset", name, known) + "; or give the path of a TOML file")
+    return from_mapping({**values, **(changes or {})}).resolved()
+
+
+def parse_changes(pairs: list[str]) -> dict[str, Any]:
+    """``key=value`` pairs; the value is read as TOML and, where that fails, taken as text."""
+    changes: dict[str, Any] = {}
+    for pair in pairs:
+        key, equals, text = pair.partition("=")
+        key = key.strip().replace("-", "_")
+        if not equals or not key:
+            raise SettingsError(f"--set takes key=value, not '{pair}'; for example --set rounds=20")
+        try:
+            changes[key] = tomllib.loads(f"v = {text.strip()}")["v"]
+        except tomllib.TOMLDecodeError:
+            changes[key] = text.strip()
+    return changes
+
+
+def to_toml(settings: Settings) -> str:
+    """The settings as TOML that ``load`` reads back to an equal value."""
+    lines = []
+    for key, value in settings.model_dump().items():
+        if value is not None:
+            text = json.dumps(value) if isinstance(value, str | bool | int | list) else repr(value)
+            lines.append(f"{key} = {text}")
+    return "\n".join(lines) + "\n"
