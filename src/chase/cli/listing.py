@@ -29,7 +29,7 @@ def catalogue() -> dict[str, dict[str, str]]:
     fields = settings_room.Settings.model_fields
     return {
         "presets": about,
-        "data sets": {name: (source.__doc__ or "").splitlines()[0] for name, source in SOURCES.items()},
+        "data sets": dict(SOURCES),
         "strategies": {name: method.about for name, method in METHODS.items()},
         "models": {name: text for name, (text, _) in NETS.items()},
         "settings": {name: f"{field.description} [{field.default}]" for name, field in fields.items()},

@@ -7,6 +7,7 @@ Images are uint8 (samples, channels, height, width), texts are token ids (sample
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal
 
 import numpy as np
@@ -54,10 +55,14 @@ class Samples:
         raw = self.inputs[rows]
         if self.kind == "text":
             return raw.long()
-        std = torch.tensor(self.std)
-        scale = (1.0 / (255.0 * std)).view(-1, 1, 1)
-        shift = (torch.tensor(self.mean) / std).view(-1, 1, 1)
+        scale, shift = self._scale
         return raw.float().mul_(scale).sub_(shift)
+
+    @cached_property
+    def _scale(self) -> tuple[Tensor, Tensor]:
+        """Factor and offset that normalise a pixel; made once, for ``ready`` is called for small batches too."""
+        std = torch.tensor(self.std)
+        return (1.0 / (255.0 * std)).view(-1, 1, 1), (torch.tensor(self.mean) / std).view(-1, 1, 1)
 
 
 @dataclass(frozen=True)
@@ -74,6 +79,14 @@ class DataSet:
     groups: NDArray[np.int64] | None = None
     """Natural owner of each training row, where the data has one."""
     group_names: tuple[str, ...] = ()
+    test_groups: NDArray[np.int64] | None = None
+    """Natural owner of each test row, where the data has one."""
+    group_sizes: tuple[int, ...] = ()
+    """All samples of each owner, those left out between training and test part included."""
+    vocabulary: int = 0
+    """Number of distinct tokens, for texts."""
+    problems: tuple[str, ...] = ()
+    """What a user should know of this data, such as skipped files."""
 
     @property
     def num_classes(self) -> int:

@@ -1,14 +1,26 @@
-"""Where data sets come from, by name."""
+"""Where data sets come from, by name.
+
+A name of the table in ``known`` is looked for as ``NAME/train.parquet`` in the data directories: the
+setting ``data_dir``, then ``CHASE_DATA``, then where ``chase data get`` puts its files.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
+from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import torch
 
 from chase.core.errors import DataError, unknown
 from chase.core.randomness import rng
+from chase.data import tables
+from chase.data.assemble import assemble
+from chase.data.cache import cache_root, cached, content_key
+from chase.data.decoded import Decoded
+from chase.data.known import KNOWN
+from chase.data.options import DataOptions
 from chase.data.resident import DataSet, Samples
 
 DIGITS_TEST = 0.2
@@ -35,11 +47,51 @@ def digits() -> DataSet:
     )
 
 
-SOURCES: dict[str, Callable[[], DataSet]] = {"digits": digits}
+SOURCES: dict[str, str] = {
+    "digits": "scikit-learn's 8x8 digits, a fixed fifth of each class held out for testing (built in)",
+    **{name: known.about for name, known in KNOWN.items()},
+}
+"""What each name stands for."""
 
 
-def load(name: str, data_dir: str = "") -> DataSet:
+def data_dirs(data_dir: str = "") -> list[Path]:
+    """Where NAME/train.parquet is looked for, best first."""
+    places = [data_dir, os.environ.get("CHASE_DATA", ""), str(cache_root() / "data")]
+    return [Path(place) for place in places if place]
+
+
+def find_local(name: str, data_dir: str = "") -> Path | None:
+    """The directory that holds a local copy of a named data set."""
+    return next((d / name for d in data_dirs(data_dir) if (d / name / "train.parquet").is_file()), None)
+
+
+def load(name: str, data_dir: str = "", options: DataOptions | None = None) -> DataSet:
     """A data set by name."""
-    if name not in SOURCES:
+    if name == "digits":
+        return digits()
+    if name not in KNOWN:
         raise DataError(unknown("data set", name, SOURCES))
-    return SOURCES[name]()
+    found = find_local(name, data_dir)
+    if found is None:
+        looked = ", ".join(str(d) for d in data_dirs(data_dir))
+        raise DataError(
+            f"no local copy of '{name}' in {looked}: fetch it with `chase data get {name}`, or put "
+            f"{name}/train.parquet and {name}/test.parquet into a directory and name it with --data-dir or CHASE_DATA"
+        )
+    return load_known(name, found, options or DataOptions()).data_set()
+
+
+def load_known(name: str, place: Path, wanted: DataOptions) -> Decoded:
+    """A named data set from its parquet files, through the cache."""
+    known = KNOWN[name]
+    options = replace(known.options, image_size=wanted.image_size)
+    files = [f for f in (place / "train.parquet", place / "test.parquet") if f.is_file()]
+    key = content_key(files, name, options.key(), repr((known.mean, known.std)))
+
+    def make() -> Decoded:
+        parts = [tables.read_images(file, options) for file in files]
+        names = tables.class_names(tables.read_table(files[0]), options.label_column)
+        test = parts[1] if len(parts) > 1 else None
+        return assemble(name, parts[0], test, classes=names, mean=known.mean, std=known.std)
+
+    return cached(name, key, make)

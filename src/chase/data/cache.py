@@ -1,0 +1,116 @@
+"""Decoded data sets on disk, keyed by content, so that decoding happens once.
+
+One directory a data set: ``about.json`` and one ``.npy`` file an array. Arrays are memory-mapped
+(copy on write), so every process on a machine shares the same pages. An entry is written beside
+and renamed, so a reader never sees half of one; a damaged entry is made again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import uuid
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from chase.data.decoded import Decoded, Part
+
+FORMAT = 1
+"""Part of every key: raise it when decoding changes."""
+_ARRAYS = ("inputs", "labels", "owners")
+
+
+def cache_root() -> Path:
+    """``CHASE_CACHE``, or ``chase`` in the user's cache directory."""
+    own = os.environ.get("CHASE_CACHE")
+    base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "chase"
+    return Path(own) if own else base
+
+
+def content_key(files: Iterable[Path], *words: str) -> str:
+    """A key that changes with the bytes of any file, with their order and with any of the words."""
+    sha = hashlib.blake2b(digest_size=12)
+    for word in (str(FORMAT), *words):
+        sha.update(f"{len(word)}:{word}".encode())
+    for path in files:
+        with path.open("rb") as file:
+            sha.update(hashlib.file_digest(file, "blake2b").digest())
+    return sha.hexdigest()
+
+
+def cached(name: str, key: str, make: Callable[[], Decoded]) -> Decoded:
+    """The entry of this key, made if need be; without a writable cache the decoded arrays stay in memory."""
+    entry = cache_root() / "decoded" / f"{_plain(name)}-{key}"
+    found = _read(entry)
+    if found is not None:
+        return found
+    made = make()
+    try:
+        _write(entry, made)
+    except OSError:
+        return made
+    return _read(entry) or made
+
+
+def _plain(name: str) -> str:
+    return "".join(c if c.isalnum() or c in "-_" else "-" for c in Path(name).name)[:40]
+
+
+def _write(entry: Path, made: Decoded) -> None:
+    beside = entry.with_name(f".{entry.name}.{uuid.uuid4().hex}")
+    beside.mkdir(parents=True)
+    try:
+        about: dict[str, Any] = {
+            "name": made.name,
+            "kind": made.kind,
+            "classes": made.classes,
+            "mean": made.mean,
+            "std": made.std,
+            "owner_names": made.owner_names,
+            "owner_sizes": made.owner_sizes,
+            "vocabulary": made.vocabulary,
+            "problems": made.problems,
+        }
+        for side, part in (("train", made.train), ("test", made.test)):
+            for what in _ARRAYS:
+                array = getattr(part, what)
+                if array is not None:
+                    np.save(beside / f"{side}.{what}.npy", array, allow_pickle=False)
+        (beside / "about.json").write_text(json.dumps(about), encoding="utf-8")
+        if entry.exists():
+            shutil.rmtree(entry)
+        beside.rename(entry)
+    finally:
+        shutil.rmtree(beside, ignore_errors=True)
+
+
+def _read(entry: Path) -> Decoded | None:
+    try:
+        about = json.loads((entry / "about.json").read_text(encoding="utf-8"))
+        train, test = _part(entry, "train"), _part(entry, "test")
+        fields: dict[str, Any] = {
+            key: tuple(value) if isinstance(value, list) else value for key, value in about.items()
+        }
+        return Decoded(train=train, test=test, **fields)
+    except (OSError, ValueError, TypeError, EOFError):
+        return None
+
+
+def _part(entry: Path, side: str) -> Part:
+    arrays: dict[str, Any] = {}
+    for what in _ARRAYS:
+        path = entry / f"{side}.{what}.npy"
+        if what == "owners" and not path.exists():
+            arrays[what] = None
+        else:
+            whole = np.load(path, mmap_mode="c", allow_pickle=False)
+            arrays[what] = np.asarray(whole) if what == "inputs" else np.array(whole)
+    sizes = {array.shape[0] for array in arrays.values() if array is not None}
+    if len(sizes) != 1:
+        raise ValueError("arrays of different length")
+    return Part(**arrays)

@@ -1,0 +1,69 @@
+"""A data set as it is kept on disk: plain arrays and a small description, ready to become a ``DataSet``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from chase.data.resident import DataSet, Kind, Samples
+
+Inputs = NDArray[Any]
+"""uint8 images (n, c, h, w), or tokens (n, length)."""
+Labels = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Part:
+    """Inputs, class numbers (-1 unknown) and, where known, owners of one part of a data set."""
+
+    inputs: Inputs
+    labels: Labels
+    owners: Labels | None = None
+
+    def take(self, rows: NDArray[np.int64]) -> Part:
+        """Only these rows, in this order."""
+        return Part(self.inputs[rows], self.labels[rows], None if self.owners is None else self.owners[rows])
+
+
+@dataclass(frozen=True)
+class Decoded:
+    """Both parts and what belongs to the data set as a whole."""
+
+    name: str
+    kind: Kind
+    train: Part
+    test: Part
+    classes: tuple[str, ...]
+    mean: tuple[float, ...] = (0.0,)
+    std: tuple[float, ...] = (1.0,)
+    owner_names: tuple[str, ...] = ()
+    owner_sizes: tuple[int, ...] = ()
+    """Samples of each owner, those between training and test part included."""
+    vocabulary: int = 0
+    """Number of distinct tokens, for texts."""
+    problems: tuple[str, ...] = field(default=())
+    """What a user should know: duplicates, skipped files."""
+
+    def data_set(self) -> DataSet:
+        """The resident form; nothing is copied, so memory-mapped arrays stay shared."""
+        return DataSet(
+            name=self.name,
+            train=self._samples(self.train),
+            train_labels=self.train.labels,
+            test=self._samples(self.test),
+            test_labels=self.test.labels,
+            classes=self.classes,
+            groups=self.train.owners,
+            group_names=self.owner_names,
+            test_groups=self.test.owners,
+            group_sizes=self.owner_sizes,
+            vocabulary=self.vocabulary,
+            problems=self.problems,
+        )
+
+    def _samples(self, part: Part) -> Samples:
+        return Samples(torch.from_numpy(part.inputs), self.kind, self.mean, self.std)

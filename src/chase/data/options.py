@@ -1,0 +1,40 @@
+"""How a data set is read: the settings that concern data alone, as one frozen value."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from dataclasses import dataclass
+from typing import Literal
+
+
+@dataclass(frozen=True)
+class DataOptions:
+    """What a user may say about a data set; empty and zero mean "as the data set says"."""
+
+    data_dir: str = ""
+    """Directory of NAME/train.parquet files; goes before CHASE_DATA."""
+    test_data: str = ""
+    """Own data: a second path of the same kind, for testing."""
+    test_share: float = 0.2
+    """Share held out for testing where the data has no test part."""
+    image_column: str = ""
+    text_column: str = ""
+    label_column: str = ""
+    site_column: str = ""
+    classes: tuple[str, ...] = ()
+    """Class names in order; a label outside the list is refused."""
+    image_size: int = 0
+    """Height and width to which images are resized, once."""
+    channels: int = 0
+    """1 grey, 3 colour."""
+    bad_images: Literal["fail", "skip"] = "fail"
+    tokens: Literal["words", "characters"] = "words"
+    text_length: int = 64
+    """Tokens kept of a text."""
+
+    def key(self) -> str:
+        """The options that decide what is decoded, as text for the cache key."""
+        values = dataclasses.asdict(self)
+        del values["data_dir"], values["test_data"]
+        return json.dumps(values, sort_keys=True)

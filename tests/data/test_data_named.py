@@ -1,0 +1,105 @@
+"""Named data sets from parquet files, and their cache."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+from data_files import image_parquet, pixels
+
+from chase.core.errors import DataError
+from chase.data import sources
+
+REAL = os.environ.get("CHASE_DATA", "")
+needs_real_data = pytest.mark.skipif(not REAL, reason="CHASE_DATA is not set")
+
+
+@pytest.fixture(autouse=True)
+def _own_cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("CHASE_CACHE", str(tmp_path / "cache"))
+    monkeypatch.delenv("CHASE_DATA", raising=False)
+
+
+def make_cifar10(place: Path, seed: int = 0) -> np.ndarray:
+    labels = np.arange(30) % 10
+    images = pixels(30, (3, 32, 32), labels, seed)
+    names = [f"class {c}" for c in range(10)]
+    image_parquet(place / "cifar10" / "train.parquet", images[:20], labels[:20].tolist(), names, "img")
+    image_parquet(place / "cifar10" / "test.parquet", images[20:], labels[20:].tolist(), names, "img")
+    return images
+
+
+def test_images_are_decoded_bit_for_bit(tmp_path):
+    images = make_cifar10(tmp_path)
+    data = sources.load("cifar10", str(tmp_path))
+    assert np.array_equal(data.train.inputs.numpy(), images[:20])
+    assert np.array_equal(data.test.inputs.numpy(), images[20:])
+    assert data.train_labels.tolist() == [*range(10), *range(10)]
+    assert data.classes[3] == "class 3"
+
+
+def test_grey_images_of_a_colour_format_stay_exact(tmp_path):
+    labels = np.arange(10)
+    images = pixels(10, (1, 28, 28), labels)
+    for part in ("train", "test"):
+        image_parquet(tmp_path / "mnist" / f"{part}.parquet", images, labels.tolist(), list("0123456789"))
+    data = sources.load("mnist", str(tmp_path))
+    assert np.array_equal(data.train.inputs.numpy(), images)
+    assert "10 of 10 test samples are also in the training part" in data.problems
+
+
+def test_second_load_reads_the_cache_and_new_content_does_not(tmp_path, monkeypatch):
+    make_cifar10(tmp_path)
+    first = sources.load("cifar10", str(tmp_path))
+    with monkeypatch.context() as patch:
+        patch.setattr("chase.data.tables.read_images", lambda *args: pytest.fail("decoded again"))
+        again = sources.load("cifar10", str(tmp_path))
+    assert np.array_equal(again.train.inputs.numpy(), first.train.inputs.numpy())
+    make_cifar10(tmp_path, seed=1)
+    changed = sources.load("cifar10", str(tmp_path))
+    assert not np.array_equal(changed.train.inputs.numpy(), first.train.inputs.numpy())
+
+
+def test_a_damaged_cache_entry_is_made_again(tmp_path):
+    images = make_cifar10(tmp_path)
+    sources.load("cifar10", str(tmp_path))
+    (entry,) = (tmp_path / "cache" / "decoded").iterdir()
+    file = entry / "train.inputs.npy"
+    file.write_bytes(file.read_bytes()[:1000])
+    assert np.array_equal(sources.load("cifar10", str(tmp_path)).train.inputs.numpy(), images[:20])
+
+
+def test_without_a_writable_cache_loading_still_works(tmp_path, monkeypatch):
+    images = make_cifar10(tmp_path)
+    (tmp_path / "file").write_text("not a directory")
+    monkeypatch.setenv("CHASE_CACHE", str(tmp_path / "file"))
+    assert np.array_equal(sources.load("cifar10", str(tmp_path)).train.inputs.numpy(), images[:20])
+
+
+def test_the_setting_goes_before_the_environment(tmp_path, monkeypatch):
+    make_cifar10(tmp_path / "one", seed=1)
+    images = make_cifar10(tmp_path / "two", seed=2)
+    monkeypatch.setenv("CHASE_DATA", str(tmp_path / "one"))
+    assert np.array_equal(sources.load("cifar10", str(tmp_path / "two")).train.inputs.numpy(), images[:20])
+
+
+def test_no_local_copy_names_layout_and_command(tmp_path):
+    with pytest.raises(DataError, match=r"chase data get mnist.*mnist/train\.parquet"):
+        sources.load("mnist", str(tmp_path))
+
+
+@needs_real_data
+@pytest.mark.parametrize(
+    ("name", "train", "test", "first", "brightness"),
+    [("mnist", 60000, 10000, [5, 0, 4, 1, 9], 0.1307), ("cifar10", 50000, 10000, [6, 9, 9, 4, 1], 0.4734)],
+)
+def test_real_files(name, train, test, first, brightness, monkeypatch):
+    monkeypatch.delenv("CHASE_CACHE")
+    data = sources.load(name, REAL)
+    assert (len(data.train), len(data.test)) == (train, test)
+    assert data.train_labels[:5].tolist() == first
+    assert data.train.inputs.float().mean().item() / 255 == pytest.approx(brightness, abs=2e-4)
+    assert json.dumps(data.classes)
