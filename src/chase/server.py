@@ -53,6 +53,12 @@ class Server:
 
     def aggregate(self, orders: dict[ClientId, RoundOrder], updates: Sequence[ClientUpdate]) -> None:
         """Average the updates into the global model."""
+        answered: set[ClientId] = set()
         for update in updates:
+            if update.client not in orders:
+                raise UpdateError(f"update of client {update.client} answers no order of this round")
+            if update.client in answered:
+                raise UpdateError(f"update of client {update.client} came twice in this round")
+            answered.add(update.client)
             check_update(update, orders[update.client])
         self.weights = fed_avg(updates, self.weights)

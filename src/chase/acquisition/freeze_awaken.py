@@ -26,7 +26,7 @@ def awaken(pools: Pools, below: float, beta: float, rng: np.random.Generator) ->
     """If fewer than ``below`` are unlabelled, a random ceil(beta * |dormant|) returns."""
     if pools.unlabeled.size >= below or pools.dormant.size == 0:
         return pools
-    count = math.ceil(beta * pools.dormant.size)
+    count = math.ceil(beta * pools.dormant.size - 1e-9)  # 0.55 * 100 is 55.00000000000001 in binary
     return pools.awaken(rng.choice(pools.dormant, size=count, replace=False))
 
 

@@ -43,7 +43,7 @@ class ClientError(ChaseError):
 
     def __init__(self, client: str, round: int, stage: str, cause: BaseException) -> None:
         self.client, self.round, self.stage = client, round, stage
-        super().__init__(f"client {client}, round {round}, {stage}: {cause or type(cause).__name__}")
+        super().__init__(f"client {client}, round {round}, {stage}: {str(cause) or type(cause).__name__}")
 
 
 def unknown(kind: str, name: str, known: Iterable[str]) -> str:

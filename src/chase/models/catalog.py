@@ -40,7 +40,7 @@ def load_object(kind: str, path: str) -> Any:
     module, _, name = path.partition(":")
     try:
         found = importlib.import_module(module)
-    except ImportError as error:
+    except (ImportError, ValueError, TypeError) as error:  # the last two: no module named, a relative one
         raise SettingsError(f"{kind} '{path}': cannot import '{module}' ({error})") from None
     if not hasattr(found, name):
         raise SettingsError(f"{kind} '{path}': module '{module}' has no '{name}'")

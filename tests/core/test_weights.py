@@ -1,0 +1,88 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from safetensors.numpy import load
+
+from chase.core.errors import CheckpointError, UpdateError
+from chase.core.weights import average, check_fits, digest, read, to_bytes
+
+
+def weights(*values: float, count: int = 0) -> dict[str, np.ndarray]:
+    return {"w": np.array(values, dtype=np.float32), "n": np.array(count, dtype=np.int64)}
+
+
+def test_average_worked_by_hand() -> None:
+    mean = average([(weights(1.0, 10.0), 1.0), (weights(5.0, -2.0), 3.0)])
+    assert mean["w"].tolist() == [(1 * 1 + 3 * 5) / 4, (1 * 10 + 3 * -2) / 4] == [4.0, 1.0]
+    assert mean["w"].dtype == np.float32
+
+
+def test_counters_take_the_largest_value() -> None:
+    mean = average([(weights(0, count=3), 9.0), (weights(0, count=8), 1.0), (weights(0, count=5), 5.0)])
+    assert mean["n"] == 8
+    assert mean["n"].dtype == np.int64
+
+
+def test_average_is_summed_in_double_precision() -> None:
+    # In float32, 2**24 + 1 = 2**24: the ones would be lost.
+    parts = [(weights(2.0**24), 1.0)] + [(weights(1.0), 1.0)] * 3
+    assert average(parts)["w"][0] == np.float32((2.0**24 + 3) / 4)
+
+
+def test_average_of_nothing_or_of_no_weight_is_refused() -> None:
+    with pytest.raises(UpdateError, match="no updates"):
+        average([])
+    with pytest.raises(UpdateError, match="weight zero"):
+        average([(weights(1.0), 0.0)])
+
+
+@pytest.mark.parametrize(
+    ("bad", "sentence"),
+    [
+        ({"w": np.zeros(2, np.float32)}, "arrays do not match the model: n"),
+        (weights(1, 2) | {"extra": np.zeros(1)}, "arrays do not match the model: extra"),
+        (weights(1, 2, 3), r"'w' is float32\[3\], the model has float32\[2\]"),
+        (weights(1, 2) | {"w": np.zeros(2)}, r"'w' is float64\[2\], the model has float32\[2\]"),
+        (weights(1, float("nan")), "'w' holds NaN or infinity"),
+        (weights(1, float("inf")), "'w' holds NaN or infinity"),
+    ],
+)
+def test_weights_that_do_not_fit_are_refused_with_who_and_what(bad: dict, sentence: str) -> None:
+    with pytest.raises(UpdateError, match=f"client 3: {sentence}"):
+        check_fits(bad, weights(0, 0), "client 3")
+
+
+def test_weights_that_fit_pass() -> None:
+    check_fits(weights(5, 6, count=9), weights(0, 0), "client 3")
+
+
+def test_digest_differs_by_the_smallest_change_and_not_by_order_or_layout() -> None:
+    a = {"x": np.arange(6, dtype=np.float32).reshape(2, 3), "y": np.zeros(2, np.float32)}
+    assert digest(a) == digest({"y": a["y"], "x": np.asfortranarray(a["x"])})
+    nudged = a["x"].copy()
+    nudged[1, 2] = np.nextafter(nudged[1, 2], np.float32(9))
+    others = [
+        a | {"x": nudged},
+        a | {"x": a["x"].reshape(3, 2)},
+        a | {"x": a["x"].astype(np.float64)},
+        {"z": a["x"], "y": a["y"]},
+        a | {"y": np.array([0.0, -0.0], np.float32)},
+    ]
+    assert len({digest(a), *(digest(o) for o in others)}) == 1 + len(others)
+
+
+def test_bytes_read_back_to_the_same_arrays(tmp_path: Path) -> None:
+    arrays = weights(1.5, -2.5, count=4) | {"strided": np.arange(12.0).reshape(3, 4)[:, ::2]}
+    (tmp_path / "a.safetensors").write_bytes(to_bytes(arrays, {"note": "x"}))
+    assert digest(read(tmp_path / "a.safetensors")) == digest(arrays)
+    assert load(to_bytes(arrays))["n"] == 4
+
+
+@pytest.mark.parametrize("content", [b"", b"not a safetensors file", to_bytes(weights(1, 2))[:-3]])
+def test_a_damaged_file_is_named(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "bad.safetensors").write_bytes(content)
+    with pytest.raises(CheckpointError, match=r"cannot read .*bad\.safetensors"):
+        read(tmp_path / "bad.safetensors")

@@ -1,0 +1,121 @@
+"""Small worlds for tests: generated images, an annotator that does as it is told, a store in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from chase.annotation.annotator import Answer, Question
+from chase.annotation.behaviour import Behaviour
+from chase.client import Client, Turn, Workshop
+from chase.core.messages import RoundOrder
+from chase.core.randomness import rng
+from chase.data.resident import Samples
+from chase.models.catalog import NetSpec, build
+from chase.models.net import get_weights
+from chase.settings import Settings, from_mapping
+from chase.state import ClientState
+
+SMALL = {"clients": 4, "rounds": 4, "local_epochs": 3, "behaviour": "AbCo", "budget": 5, "lr": 0.02}
+TIMINGS = ("seconds", "seconds_by_phase")
+
+
+def ids(*numbers: int) -> np.ndarray:
+    return np.array(numbers, dtype=np.int64)
+
+
+def small_settings(**changes: Any) -> Settings:
+    return from_mapping({**SMALL, **changes}).resolved()
+
+
+def blobs(count: int, classes: int = 2, seed: int = 0) -> tuple[Samples, np.ndarray]:
+    """Noisy 8x8 images whose brightness tells their class."""
+    draw = rng(seed, "blobs")
+    labels = np.arange(count) % classes
+    images = draw.integers(0, 160, (count, 1, 8, 8)) + (labels * 90 // max(1, classes - 1))[:, None, None, None]
+    return Samples(torch.from_numpy(images.astype(np.uint8)), mean=(0.4,), std=(0.25,)), labels
+
+
+def tiny_net(classes: int = 2, dropout: float = 0.0, seed: int = 0) -> nn.Module:
+    return build(NetSpec("tiny-cnn", (1, 8, 8), classes, dropout), seed)
+
+
+class Memory:
+    """A state store that forgets nothing while it lives."""
+
+    def __init__(self, state: ClientState) -> None:
+        self.state, self.turns = state, {}
+
+    def committed(self, run: str, round: int) -> Turn | None:
+        return self.turns.get((run, round))
+
+    def load(self) -> ClientState:
+        return self.state
+
+    def commit(self, run: str, round: int, turn: Turn) -> None:
+        self.state = turn.state
+        self.turns[run, round] = turn
+
+
+class Person:
+    """Answers from a table what is told to be ready; keeps a diary of what was asked and withdrawn."""
+
+    def __init__(self, truth: np.ndarray, at_once: bool = True) -> None:
+        self.truth, self.at_once = truth, at_once
+        self.asked: list[Question] = []
+        self.withdrawn: list[int] = []
+        self.ready: list[Answer] = []
+
+    def ask(self, questions: Sequence[Question]) -> None:
+        self.asked += questions
+        if self.at_once:
+            self.ready += [Answer(q.sample, int(self.truth[q.sample]), "test") for q in questions]
+
+    def withdraw(self, samples: Sequence[int]) -> None:
+        self.withdrawn += samples
+
+    def answers(self, turn: int) -> list[Answer]:
+        ready, self.ready = self.ready, []
+        return ready
+
+
+class Site:
+    """One client with all that surrounds it, and a count of the forward passes of its network."""
+
+    def __init__(
+        self, settings: Settings, count: int = 40, labeled: int = 6, at_once: bool = True, period: int = 1
+    ) -> None:
+        self.samples, self.truth = blobs(count)
+        self.net = tiny_net()
+        self.weights = get_weights(self.net)
+        start = ClientState.start(np.arange(count), np.arange(labeled), self.truth[:labeled])
+        self.store, self.person = Memory(start), Person(self.truth, at_once)
+        self.shop = Workshop(0, settings, self.samples, self.net, 2, Behaviour(settings.budget, period))
+        self.client = Client(self.shop, self.person, self.store)
+        self.inferred = self.trained = 0
+        self.net.register_forward_hook(self._count)
+
+    def _count(self, net: nn.Module, args: Any, output: torch.Tensor) -> None:
+        if net.training:
+            self.trained += len(output)
+        else:
+            self.inferred += len(output)
+
+    def order(self, round: int, **changes: Any) -> RoundOrder:
+        return RoundOrder("run", round, 0, self.weights, **changes)
+
+    def turn(self, round: int, **changes: Any) -> Turn:
+        """The client's turn; the next order carries what it sent up."""
+        self.inferred = self.trained = 0
+        turn = self.client.take_turn(self.order(round, **changes))
+        self.weights = dict(turn.update.weights)
+        return turn
+
+
+def timeless(metrics: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Metrics without what may differ between two equal runs."""
+    return [{key: value for key, value in line.items() if key not in TIMINGS} for line in metrics]
