@@ -21,6 +21,10 @@ class Question:
     strategy: str
     ev: int
     """Last measured epistemic variation (0 if never measured)."""
+    score: float | None = None
+    """The strategy's score, where it has one; for people only."""
+    thoughts: tuple[tuple[int, float], ...] = ()
+    """The model's likeliest classes with their probabilities, best first; for people only."""
 
 
 @dataclass(frozen=True)

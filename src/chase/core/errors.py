@@ -38,6 +38,10 @@ class UpdateError(ChaseError):
     """A client's update does not fit the model and is refused."""
 
 
+class LabelError(ChaseError):
+    """A home, a question, an answer or an annotator does not fit."""
+
+
 class ClientError(ChaseError):
     """An error inside a client's turn, with the client, the round and the stage it happened in."""
 

@@ -1,0 +1,130 @@
+"""The SQLite file of an inbox: its tables, and how it is opened.
+
+Write-ahead logging lets the page and the training side work at once; ``synchronous = FULL`` makes a
+committed answer survive a power cut. Every change is one ``BEGIN IMMEDIATE`` transaction, so a
+kill leaves all of it or nothing, and answers are numbered in the order in which they were committed.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from chase.core.errors import LabelError
+
+FORMAT = 1
+"""Version of the tables."""
+BUSY_SECONDS = 30.0
+
+TABLES = """
+CREATE TABLE meta (key TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;
+CREATE TABLE samples (id INTEGER PRIMARY KEY, name TEXT NOT NULL);
+CREATE INDEX samples_by_name ON samples (name);
+CREATE TABLE annotators (
+  id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, reveal TEXT NOT NULL DEFAULT 'after', created_at REAL NOT NULL
+);
+CREATE TABLE tokens (
+  hash TEXT PRIMARY KEY, annotator INTEGER NOT NULL REFERENCES annotators, expires_at REAL NOT NULL, used_at REAL
+) WITHOUT ROWID;
+CREATE TABLE sessions (
+  hash TEXT PRIMARY KEY, annotator INTEGER NOT NULL REFERENCES annotators, seen_at REAL NOT NULL
+) WITHOUT ROWID;
+CREATE TABLE questions (
+  id INTEGER PRIMARY KEY AUTOINCREMENT,
+  sample INTEGER NOT NULL REFERENCES samples,
+  round INTEGER NOT NULL, turn INTEGER NOT NULL, strategy TEXT NOT NULL,
+  ev INTEGER NOT NULL, score REAL, thoughts TEXT NOT NULL DEFAULT '[]',
+  state TEXT NOT NULL DEFAULT 'waiting'
+    CHECK (state IN ('waiting', 'shown', 'answered', 'skipped', 'expired')),
+  asked_at REAL NOT NULL,
+  held_by INTEGER REFERENCES annotators, held_until REAL NOT NULL DEFAULT 0
+);
+CREATE UNIQUE INDEX questions_open ON questions (sample) WHERE state IN ('waiting', 'shown');
+CREATE INDEX questions_next ON questions (id) WHERE state IN ('waiting', 'shown');
+CREATE INDEX questions_held ON questions (held_by, id) WHERE state IN ('waiting', 'shown') AND held_by IS NOT NULL;
+CREATE INDEX questions_state ON questions (state);
+CREATE INDEX questions_round ON questions (round, state);
+CREATE INDEX questions_sample ON questions (sample);
+CREATE TABLE answers (
+  id INTEGER PRIMARY KEY AUTOINCREMENT,
+  sample INTEGER NOT NULL REFERENCES samples,
+  question INTEGER REFERENCES questions,
+  was TEXT,
+  label INTEGER, reason TEXT NOT NULL DEFAULT '',
+  annotator INTEGER NOT NULL REFERENCES annotators,
+  answered_at REAL NOT NULL, seconds REAL,
+  saw_model INTEGER NOT NULL DEFAULT 0,
+  source TEXT NOT NULL, key TEXT UNIQUE, batch TEXT,
+  retracted_at REAL
+);
+CREATE INDEX answers_sample ON answers (sample, id);
+CREATE INDEX answers_annotator ON answers (annotator, id);
+CREATE TABLE turns (
+  version INTEGER PRIMARY KEY, run TEXT NOT NULL, round INTEGER NOT NULL,
+  file TEXT NOT NULL, sha256 TEXT NOT NULL, body TEXT NOT NULL
+);
+CREATE UNIQUE INDEX turns_order ON turns (run, round);
+"""
+
+MARKS = ("taken", "handed")
+"""Answers up to ``taken`` are part of the committed state; up to ``handed``, training may be using them."""
+
+
+class Database:
+    """One connection, shared by threads through a lock."""
+
+    def __init__(self, path: Path, create: bool = False) -> None:
+        self.path = path
+        if not create and not path.is_file():
+            raise LabelError(f"there is no inbox at {path}: give the directory of a client's home")
+        self._lock = threading.RLock()
+        try:
+            self._connection = sqlite3.connect(
+                path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False
+            )
+            self._connection.row_factory = sqlite3.Row
+            for pragma in ("journal_mode = WAL", "synchronous = FULL", "foreign_keys = ON"):
+                self._connection.execute(f"PRAGMA {pragma}")
+            self._prepare()
+        except sqlite3.DatabaseError as error:
+            raise LabelError(f"{path} cannot be read as an inbox: {error}") from None
+
+    def _prepare(self) -> None:
+        with self.transaction() as db:
+            version = db.execute("PRAGMA user_version").fetchone()[0]
+            if version == 0:
+                for statement in TABLES.split(";\n"):
+                    db.execute(statement)
+                db.executemany("INSERT INTO meta VALUES (?, 0)", [(mark,) for mark in MARKS])
+                db.execute(f"PRAGMA user_version = {FORMAT}")
+            elif version != FORMAT:
+                raise LabelError(f"{self.path} has format {version}, this version of chase reads {FORMAT}")
+
+    @contextmanager
+    def transaction(self) -> Iterator[sqlite3.Connection]:
+        """All that is written inside is kept together, or not at all."""
+        with self._lock:
+            if self._connection.in_transaction:
+                yield self._connection
+                return
+            self._connection.execute("BEGIN IMMEDIATE")
+            try:
+                yield self._connection
+            except BaseException:
+                self._connection.execute("ROLLBACK")
+                raise
+            self._connection.execute("COMMIT")
+
+    @contextmanager
+    def reading(self) -> Iterator[sqlite3.Connection]:
+        """For reads only."""
+        with self._lock:
+            yield self._connection
+
+    def close(self) -> None:
+        """Close the file."""
+        with self._lock:
+            self._connection.close()

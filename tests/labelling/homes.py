@@ -1,0 +1,36 @@
+"""Small homes for the tests of labelling."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from chase.annotation.annotator import Question
+from chase.annotation.home import Card, Home
+
+ANIMALS = ("cat", "dog", "horse")
+
+
+def image_home(
+    path: Path, count: int = 40, classes: tuple[str, ...] = ANIMALS, initial: dict[int, int] | None = None
+) -> Home:
+    """Grey images in which sample i has brightness 5 * i."""
+    images = np.empty((count, 1, 8, 8), dtype=np.uint8)
+    images[:] = (5 * np.arange(count) % 256).astype(np.uint8)[:, None, None, None]
+    images[:, :, 2:6, 2:6] = 255 - images[:, :, 2:6, 2:6]
+    return Home.create(path, Card(0, "clinic", classes, "image"), np.arange(count), images, initial=initial)
+
+
+def text_home(path: Path, texts: list[str], classes: tuple[str, ...]) -> Home:
+    """Texts kept as tokens of an alphabet, all cut or filled to one length."""
+    alphabet = "".join(sorted(set("".join(texts)) | {" "}))
+    width = max(map(len, texts))
+    tokens = np.array([[alphabet.index(c) for c in t.rjust(width)] for t in texts], dtype=np.uint8)
+    return Home.create(path, Card(0, "library", classes, "text", alphabet), np.arange(len(texts)), tokens)
+
+
+def ask(home: Home, samples: range | list[int], round: int = 2, thoughts: bool = True) -> None:
+    """File questions; the model holds class 0 likeliest."""
+    top = ((0, 0.625), (1, 0.25)) if thoughts else ()
+    home.inbox.file([Question(s, round, round - 1, "chase", 4, 4.0, top) for s in samples])

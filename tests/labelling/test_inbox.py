@@ -1,0 +1,271 @@
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+from homes import ask, image_home
+
+from chase.annotation.annotator import Answer
+from chase.annotation.home import Home
+from chase.annotation.inbox import AnswerRefused, Given
+from chase.annotation.schema import Database
+from chase.core.errors import LabelError
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Home:
+    return image_home(tmp_path / "home", initial={0: 1, 1: 2})
+
+
+@pytest.fixture
+def anna(home: Home) -> int:
+    return home.people.named("anna").id
+
+
+@pytest.fixture
+def ben(home: Home) -> int:
+    return home.people.named("ben").id
+
+
+def states(home: Home) -> dict[int, str]:
+    with home.database.reading() as db:
+        return {row["sample"]: row["state"] for row in db.execute("SELECT sample, state FROM questions ORDER BY id")}
+
+
+def taken(home: Home) -> list[tuple[int, int | None]]:
+    """What training gets, and marks as part of its state."""
+    found, last = home.inbox.hand_out(home.inbox.mark("taken"))
+    home.inbox.set_taken(last)
+    return [(a.sample, a.label) for a in found]
+
+
+def test_a_question_is_waiting_then_shown_then_answered(home: Home, anna: int) -> None:
+    ask(home, [5, 6])
+    assert states(home) == {5: "waiting", 6: "waiting"}
+    first, second = home.inbox.next_for(anna, 2)
+    assert (first["sample"], first["round"], first["strategy"], first["ev"], first["score"]) == (5, 2, "chase", 4, 4.0)
+    assert states(home) == {5: "shown", 6: "waiting"}
+    home.inbox.answer(Given(5, 2, anna, seconds=1.5))
+    assert states(home)[5] == "answered"
+    assert [q["sample"] for q in home.inbox.next_for(anna, 2)] == [second["sample"]]
+    line = home.ledger.labels()[-1]
+    assert (line["sample"], line["label"], line["annotator"], line["seconds"]) == (5, 2, "anna", 1.5)
+    assert abs(line["answered_at"] - time.time()) < 60
+
+
+def test_training_gets_each_answer_once_and_initial_labels_never(home: Home, anna: int) -> None:
+    ask(home, [5, 6])
+    home.inbox.answer(Given(5, 2, anna))
+    home.inbox.answer(Given(6, None, anna, "cannot tell"))
+    assert home.inbox.hand_out(home.inbox.mark("taken"))[0] == [
+        Answer(5, 2, "anna"),
+        Answer(6, None, "anna", "cannot tell"),
+    ]
+    assert taken(home) == [(5, 2), (6, None)], "handed out again until taken"
+    assert taken(home) == []
+
+
+@pytest.mark.parametrize(
+    ("given", "kind"),
+    [
+        ({"sample": 99, "label": 0}, "unknown sample"),
+        ({"sample": 5, "label": 3}, "unknown class"),
+        ({"sample": 5, "label": -1}, "unknown class"),
+        ({"sample": 5, "label": None}, "unknown reason"),
+        ({"sample": 5, "label": None, "reason": "tired"}, "unknown reason"),
+        ({"sample": 0, "label": 0}, "already answered"),
+    ],
+)
+def test_the_door_refuses(home: Home, anna: int, given: dict, kind: str) -> None:
+    ask(home, [5])
+    with pytest.raises(AnswerRefused) as refused:
+        home.inbox.answer(Given(annotator=anna, **given))
+    assert refused.value.kind == kind
+    assert states(home) == {5: "waiting"}
+    assert taken(home) == []
+
+
+def test_an_answer_sent_again_with_its_key_is_one_answer(home: Home, anna: int) -> None:
+    ask(home, [5])
+    assert home.inbox.answer(Given(5, 2, anna, key="k")) == home.inbox.answer(Given(5, 2, anna, key="k"))
+    assert taken(home) == [(5, 2)]
+
+
+def test_several_answers_are_kept_together_or_not_at_all(home: Home, anna: int) -> None:
+    ask(home, [5, 6])
+    with pytest.raises(AnswerRefused):
+        home.inbox.answer_all([Given(5, 1, anna), Given(6, 7, anna)])
+    assert taken(home) == []
+    assert states(home) == {5: "waiting", 6: "waiting"}
+
+
+def test_a_correction_reaches_training_and_the_log_keeps_both(home: Home, anna: int, ben: int) -> None:
+    ask(home, [5])
+    home.inbox.answer(Given(5, 2, anna))
+    assert taken(home) == [(5, 2)]
+    with pytest.raises(AnswerRefused, match="anna, who alone"):
+        home.inbox.answer(Given(5, 1, ben, revise=True))
+    home.inbox.answer(Given(5, 1, anna, revise=True))
+    assert taken(home) == [(5, 1)]
+    with home.database.reading() as db:
+        assert db.execute("SELECT COUNT(*) FROM answers WHERE sample = 5").fetchone()[0] == 2
+
+
+def test_undo_before_training_takes_the_answer_back(home: Home, anna: int) -> None:
+    ask(home, [5, 6])
+    home.inbox.answer(Given(5, 2, anna))
+    (back,) = home.inbox.undo(anna)
+    assert (back["sample"], back["label"], back["stands"]) == (5, 2, False)
+    assert home.inbox.next_for(anna, 1)[0]["sample"] == 5
+    assert taken(home) == []
+    assert home.inbox.undo(anna) == []
+
+
+def test_undo_of_what_training_uses_leaves_it_until_it_is_replaced(home: Home, anna: int) -> None:
+    ask(home, [5, 6])
+    home.inbox.answer(Given(5, 2, anna))
+    home.inbox.answer(Given(6, 1, anna))
+    home.inbox.hand_out(0)
+    (back,) = home.inbox.undo(anna)
+    assert (back["sample"], back["stands"]) == (6, True)
+    (earlier,) = home.inbox.undo(anna, before=back["answer"])
+    assert earlier["sample"] == 5
+    assert states(home) == {5: "answered", 6: "answered"}
+    home.inbox.answer(Given(6, 0, anna, revise=True))
+    assert taken(home) == [(5, 2), (6, 1), (6, 0)]
+
+
+def test_undo_of_a_correction_brings_the_earlier_answer_back(home: Home, anna: int) -> None:
+    ask(home, [5])
+    home.inbox.answer(Given(5, 2, anna))
+    taken(home)
+    home.inbox.answer(Given(5, 1, anna, revise=True))
+    (back,) = home.inbox.undo(anna)
+    assert back["stands"]
+    current = home.inbox.current(5)
+    assert current is not None
+    assert current["label"] == 2
+    assert states(home) == {5: "answered"}
+
+
+def test_a_stroke_over_many_is_undone_as_one(home: Home, anna: int) -> None:
+    ask(home, range(5, 9))
+    home.inbox.answer_all([Given(s, 1, anna, batch="b") for s in (5, 6, 7)])
+    assert [b["sample"] for b in home.inbox.undo(anna)] == [5, 6, 7]
+    assert [q["sample"] for q in home.inbox.next_for(anna, 9, shown=9)] == [5, 6, 7, 8]
+
+
+def test_expired_questions_are_closed_and_a_late_answer_is_welcome(home: Home, anna: int) -> None:
+    ask(home, [5, 6])
+    home.inbox.next_for(anna, 1)
+    home.inbox.expire([5, 6])
+    assert states(home) == {5: "expired", 6: "expired"}
+    assert home.inbox.next_for(anna, 5) == []
+    home.inbox.answer(Given(5, 1, anna))
+    assert taken(home) == [(5, 1)]
+    ask(home, [6], round=3)
+    assert home.inbox.next_for(anna, 5)[0]["round"] == 3
+
+
+def test_a_question_is_filed_once_and_not_while_its_answer_waits_for_training(home: Home, anna: int) -> None:
+    ask(home, [5])
+    ask(home, [5], round=3)
+    assert home.ledger.open_questions()[0]["round"] == 2
+    home.inbox.answer(Given(5, 1, anna))
+    ask(home, [5], round=4)
+    assert home.ledger.open_questions() == []
+
+
+def test_two_annotators_get_different_questions(home: Home, anna: int, ben: int) -> None:
+    ask(home, range(5, 12))
+    hers = {q["sample"] for q in home.inbox.next_for(anna, 3)}
+    his = {q["sample"] for q in home.inbox.next_for(ben, 3)}
+    assert len(hers | his) == 6
+    assert {q["sample"] for q in home.inbox.next_for(anna, 3)} == hers
+
+
+def test_the_last_unseen_question_goes_to_who_has_time(home: Home, anna: int, ben: int) -> None:
+    ask(home, [5, 6])
+    assert len(home.inbox.next_for(anna, 5)) == 2
+    assert [q["sample"] for q in home.inbox.next_for(ben, 5)] == [6]
+    assert [q["sample"] for q in home.inbox.next_for(anna, 5)] == [5]
+
+
+def test_a_question_left_on_the_screen_is_given_to_another(
+    home: Home, anna: int, ben: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ask(home, [5])
+    home.inbox.next_for(anna, 1)
+    assert home.inbox.next_for(ben, 1) == []
+    later = time.time() + 3600
+    monkeypatch.setattr(time, "time", lambda: later)
+    assert home.inbox.next_for(ben, 1)[0]["sample"] == 5
+    assert home.inbox.next_for(anna, 1) == []
+
+
+def test_progress_counts_this_round_and_all(home: Home, anna: int, ben: int) -> None:
+    ask(home, [5, 6, 7], round=2)
+    ask(home, [8, 9], round=3)
+    home.inbox.answer(Given(5, 1, anna))
+    home.inbox.answer(Given(8, None, anna, "bad sample"))
+    home.inbox.answer(Given(6, 1, ben))
+    home.inbox.expire([7])
+    seen = home.ledger.progress(anna)
+    assert seen == {
+        "round": 3,
+        "round_done": 1,
+        "round_asked": 2,
+        "open": 1,
+        "answered": 2,
+        "skipped": 1,
+        "expired": 1,
+        "mine": 2,
+    }
+
+
+def test_sessions_outlive_the_process_and_tokens_are_good_once(home: Home) -> None:
+    token = home.people.invite("anna")
+    session = home.people.enter(token)
+    with pytest.raises(LabelError, match="used already"):
+        home.people.enter(token)
+    with pytest.raises(LabelError, match="not known"):
+        home.people.enter("guess")
+    path = home.path
+    home.close()
+    again = Home(path)
+    person = again.people.whose(session)
+    assert person is not None
+    assert person.name == "anna"
+    secrets = [token, session]
+    assert not any(secret.encode() in file.read_bytes() for file in path.iterdir() for secret in secrets)
+    again.people.leave(session)
+    assert again.people.whose(session) is None
+
+
+def test_old_tokens_and_sessions_end(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    token, session = home.people.invite("anna"), home.people.enter(home.people.invite("ben"))
+    later = time.time() + 40 * 24 * 3600
+    monkeypatch.setattr(time, "time", lambda: later)
+    with pytest.raises(LabelError, match="too old"):
+        home.people.enter(token)
+    assert home.people.whose(session) is None
+
+
+@pytest.mark.parametrize("name", ["", "  ", "x" * 81, "a\x07b"])
+def test_names_that_do_not_fit_are_refused(home: Home, name: str) -> None:
+    with pytest.raises(LabelError, match="name"):
+        home.people.named(name)
+
+
+def test_homes_that_are_none_or_damaged_are_refused(tmp_path: Path, home: Home) -> None:
+    with pytest.raises(LabelError, match=r"no client.json"):
+        Home(tmp_path)
+    with pytest.raises(LabelError, match="already"):
+        image_home(home.path)
+    (tmp_path / "inbox.sqlite").write_bytes(b"not a database, but long enough to be read as one" * 40)
+    with pytest.raises(LabelError, match="cannot be read"):
+        Database(tmp_path / "inbox.sqlite")
+    (home.path / "client.json").write_text("{")
+    with pytest.raises(LabelError, match="damaged"):
+        Home(home.path)
