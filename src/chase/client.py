@@ -242,6 +242,7 @@ def training_plan(settings: Settings) -> training.Plan:
         momentum=settings.momentum,
         weight_decay=settings.weight_decay,
         mu=settings.mu if settings.aligns else 0.0,
+        device=settings.device,
     )
 
 

@@ -8,10 +8,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from numpy.typing import NDArray
-from torch import Tensor, nn
-
-from chase.data.resident import Samples
-from chase.learning.inference import logits
+from torch import Tensor
 
 
 @dataclass(frozen=True)
@@ -38,8 +35,3 @@ def score(outputs: Tensor, labels: NDArray[np.int64], num_classes: int) -> Score
         macro_f1=float(f1.mean()),
         per_class=[float(r / h) if h else None for r, h in zip(right, held, strict=True)],
     )
-
-
-def evaluate(net: nn.Module, samples: Samples, labels: NDArray[np.int64], num_classes: int) -> Scores:
-    """Scores of the net on all samples, in chunks."""
-    return score(logits(net, samples, torch.arange(len(samples))), labels, num_classes)

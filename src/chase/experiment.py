@@ -16,13 +16,15 @@ from chase.core.errors import CheckpointError, DataError
 from chase.core.messages import ClientUpdate
 from chase.core.pools import NAMES, SampleIds
 from chase.core.timing import Stopwatch
+from chase.core.weights import Weights
 from chase.data import partition, sources
 from chase.data.resident import DataSet
-from chase.engine.inprocess import InProcess
+from chase.engine.choice import make_engine
+from chase.engine.protocol import Engine
 from chase.engine.roster import World
-from chase.evaluation import evaluate
+from chase.evaluation import score
 from chase.models.catalog import NetSpec, build
-from chase.models.net import get_weights, set_weights
+from chase.models.net import get_weights
 from chase.record import Record
 from chase.server import Server
 from chase.settings import Settings
@@ -87,9 +89,10 @@ class Experiment:
         record.cut_after(done)
         past = record.metrics
 
-        world = World(settings, data.train, data.train_labels, data.num_classes, split_among_clients(settings, data))
+        parts = split_among_clients(settings, data)
+        world = World(settings, data.train, data.train_labels, data.num_classes, parts, data.test)
         server = Server(record.run, settings, weights)
-        engine = InProcess(world, net, checkpoint, {} if manifest is None else manifest.clients)
+        engine = make_engine(world, checkpoint, {} if manifest is None else manifest.clients)
         try:
             for round in range(done + 1, settings.rounds + 1):
                 if stop_reason(settings, past[-1:]):
@@ -101,7 +104,7 @@ class Experiment:
                 with watch.phase("aggregate"):
                     server.aggregate(orders, result.updates)
                 with watch.phase("evaluate"):
-                    scores = self._evaluate(round, net, server)
+                    scores = self._evaluate(round, engine, server.weights)
                 metrics = round_metrics(round, result.updates, scores, past[-1] if past else None)
                 with watch.phase("save"):
                     metrics |= seconds(result.updates, watch, start)
@@ -111,14 +114,14 @@ class Experiment:
                 on_round(metrics)
         finally:
             engine.close()
+            self.notes += engine.notes
         return past
 
-    def _evaluate(self, round: int, net: nn.Module, server: Server) -> Metrics:
+    def _evaluate(self, round: int, engine: Engine, weights: Weights) -> Metrics:
         settings, data = self.record.settings, self.data
         if round % settings.eval_every and round != settings.rounds:
             return {"test_accuracy": None, "test_loss": None, "macro_f1": None, "per_class": None}
-        set_weights(net, server.weights)
-        found = evaluate(net, data.test, data.test_labels, data.num_classes)
+        found = score(engine.test_logits(weights), data.test_labels, data.num_classes)
         return {
             "test_accuracy": found.accuracy,
             "test_loss": found.loss,

@@ -80,6 +80,11 @@ class Settings(BaseModel):
     seed: int = Field(0, ge=0, le=2**62, description="seed of everything random")
     target_accuracy: float = Field(0.0, ge=0, le=1, description="stop at this test accuracy (0 = never)")
     total_budget: int = Field(0, ge=0, description="stop asking and end after this many labels (0 = never)")
+    engine: Literal["auto", "inprocess", "workers"] = Field(
+        "auto", description="how clients are run: worker processes where there are cores for them"
+    )
+    workers: int = Field(0, ge=0, le=1024, description="worker processes (0 = one a core)")
+    device: str = Field("cpu", description="where training runs: cpu, or cuda (then in one process)")
     eval_every: int = Field(1, ge=1, description="evaluate on the test set every so many rounds")
 
     @model_validator(mode="after")

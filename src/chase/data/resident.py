@@ -50,9 +50,13 @@ class Samples:
             raise DataError(f"{int((~is_in(ids, self.ids)).sum())} asked-for samples are not in this data")
         return torch.from_numpy(np.searchsorted(self.ids, ids))
 
-    def ready(self, rows: Tensor | slice) -> Tensor:
-        """The rows as the network takes them: normalised float32 images, or int64 tokens."""
-        raw = self.inputs[rows]
+    def ready(self, rows: Tensor) -> Tensor:
+        """The rows as the network takes them: normalised float32 images, or int64 tokens.
+
+        ``index_select`` gives plain strides whatever those of ``inputs``; with a dimension of size one
+        torch may otherwise take another convolution kernel and the last bits differ between processes.
+        """
+        raw = self.inputs.index_select(0, rows)
         if self.kind == "text":
             return raw.long()
         scale, shift = self._scale

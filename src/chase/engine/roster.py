@@ -12,11 +12,13 @@ from chase.annotation.behaviour import Behaviour, behaviours
 from chase.annotation.oracle import Oracle
 from chase.checkpoint import Checkpoint, SavedFile
 from chase.client import Client, Turn, Workshop
-from chase.core.messages import ClientId
+from chase.core.errors import CheckpointError
+from chase.core.messages import ClientId, RoundOrder
 from chase.core.pools import SampleIds
 from chase.core.randomness import rng
 from chase.data.partition import initial_labels
 from chase.data.resident import Samples
+from chase.models.catalog import NetSpec, build
 from chase.settings import Settings
 from chase.state import ClientState
 
@@ -30,6 +32,7 @@ class World:
     truth: NDArray[np.int64]
     num_classes: int
     parts: list[SampleIds]
+    test: Samples
 
     def behaviours(self) -> list[Behaviour]:
         """One a client."""
@@ -42,6 +45,11 @@ class World:
         draw = rng(s.seed, "initial-labels", client)
         labeled = initial_labels(part, self.truth, s.initial_labels, s.initial_per_class, draw)
         return ClientState.start(part, labeled, self.truth[labeled])
+
+    def net(self) -> nn.Module:
+        """The network with its initial weights."""
+        s = self.settings
+        return build(NetSpec(s.net, self.samples.shape, self.num_classes, s.dropout), s.seed)
 
 
 class FileStore:
@@ -69,9 +77,30 @@ class FileStore:
         self._last = (run, round, turn)
 
 
-def make_client(world: World, client: ClientId, net: nn.Module, behaviour: Behaviour, store: FileStore) -> Client:
-    """One simulated client with its oracle."""
-    s, part = world.settings, world.parts[client]
-    shop = Workshop(client, s, world.samples, net, world.num_classes, behaviour)
-    oracle = Oracle(part, world.truth[part], world.num_classes, seed=s.seed, wrong=s.wrong_labels, delay=s.answer_delay)
-    return Client(shop, oracle, store)
+class Roster:
+    """The clients that this process has run, each rebuilt when its saved state is not the one at hand."""
+
+    def __init__(self, world: World, checkpoint: Checkpoint) -> None:
+        self._world, self._checkpoint = world, checkpoint
+        self._behaviours = world.behaviours()
+        self._clients: dict[ClientId, tuple[Client, FileStore]] = {}
+        self.net = world.net()
+
+    def take_turn(self, client: ClientId, order: RoundOrder, saved: SavedFile | None) -> tuple[Turn, SavedFile]:
+        """The client's turn from the state that ``saved`` names, and the file of its new state."""
+        known = self._clients.get(client)
+        if known is None or known[1].saved != saved:
+            store = FileStore(client, self._checkpoint, self._world.start(client), saved)
+            known = self._clients[client] = (self._make(client, store), store)
+        turn = known[0].take_turn(order)
+        if known[1].saved is None:
+            raise CheckpointError(f"the state of client {client} was not saved")
+        return turn, known[1].saved
+
+    def _make(self, client: ClientId, store: FileStore) -> Client:
+        world, s, part = self._world, self._world.settings, self._world.parts[client]
+        shop = Workshop(client, s, world.samples, self.net, world.num_classes, self._behaviours[client])
+        oracle = Oracle(
+            part, world.truth[part], world.num_classes, seed=s.seed, wrong=s.wrong_labels, delay=s.answer_delay
+        )
+        return Client(shop, oracle, store)

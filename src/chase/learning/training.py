@@ -165,7 +165,7 @@ class _Ready:
     def take(self, positions: Tensor) -> Tensor:
         """Samples at positions among the rows, as the network takes them."""
         if self.floats is not None:
-            return self.floats[positions]
+            return self.floats.index_select(0, positions)
         return self.samples.ready(self.rows[positions])
 
 
