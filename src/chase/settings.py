@@ -84,6 +84,9 @@ class Settings(BaseModel):
         "auto", description="how clients are run: worker processes where there are cores for them"
     )
     workers: int = Field(0, ge=0, le=1024, description="worker processes (0 = one a core)")
+    kernels: Literal["auto", "plain"] = Field(
+        "auto", description="plain = train the small networks by autograd, without the fused steps"
+    )
     device: str = Field("cpu", description="where training runs: cpu, or cuda (then in one process)")
     eval_every: int = Field(1, ge=1, description="evaluate on the test set every so many rounds")
 

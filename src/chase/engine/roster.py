@@ -49,7 +49,9 @@ class World:
     def net(self) -> nn.Module:
         """The network with its initial weights."""
         s = self.settings
-        return build(NetSpec(s.net, self.samples.shape, self.num_classes, s.dropout), s.seed)
+        net = build(NetSpec(s.net, self.samples.shape, self.num_classes, s.dropout), s.seed)
+        net.plain_kernels = s.kernels == "plain"  # type: ignore[assignment]
+        return net
 
 
 class FileStore:

@@ -20,14 +20,16 @@ from torch import Tensor, nn
 from chase.core.randomness import rng
 from chase.core.timing import Stopwatch
 from chase.data.resident import Samples
-from chase.learning.inference import CHUNK, logits
+from chase.learning.fused import FusedNet, fused_for
+from chase.learning.fused.network import Prepared
+from chase.learning.inference import fused_logits, logits
 from chase.learning.losses import Alignment, alignment_loss
 from chase.learning.tracking import History
 from chase.models.layers import MaskSource, seed_dropout
 from chase.models.net import has_batch_norm
 
-RESIDENT_FLOATS = 2000
-"""Up to this many watched samples are kept as floats during a turn; more are converted chunk by chunk."""
+RESIDENT_ROWS = 6000
+"""Up to this many samples are kept as floats during a turn; more are converted when they are needed."""
 
 
 @dataclass(frozen=True)
@@ -91,6 +93,11 @@ class Step:
     epochs: int
     draw: np.random.Generator
 
+    @property
+    def last_epoch(self) -> bool:
+        """Whether the loss is wanted."""
+        return self.epoch == self.epochs - 1
+
 
 class FlatSGD:
     """SGD with momentum over one flat buffer: a handful of operations however many parameters there are.
@@ -124,9 +131,9 @@ class Aligned:
 
     def __init__(self, job: Job, plan: Plan, one_pass: bool) -> None:
         self._mu, self._one_pass = plan.mu, one_pass
-        self._alignment = job.alignment if plan.mu > 0 and job.watched_rows.numel() >= plan.batch_size else None
+        self._alignment = alignment_in_use(job, plan)
         if self._alignment is not None:
-            self._watched = _ready(job.samples, job.watched_rows)
+            self._watched = ready_rows(job.samples, job.watched_rows)
 
     def parameters(self) -> Sequence[nn.Parameter]:
         """None beyond the network's."""
@@ -137,7 +144,7 @@ class Aligned:
         if self._alignment is None:
             return F.cross_entropy(net(x), y)
         size = y.shape[0]
-        pick = torch.from_numpy(step.draw.choice(self._watched.total, size, replace=False))
+        pick = draw_watched(step.draw, self._watched.total, size)
         unlabeled = self._watched.take(pick).to(x.device)
         if self._one_pass:
             out = net(torch.cat([x, unlabeled]))
@@ -152,62 +159,158 @@ class Aligned:
         return F.cross_entropy(labeled_out, y) + self._mu * align
 
 
+def alignment_in_use(job: Job, plan: Plan) -> Alignment | None:
+    """The alignment, unless it has no weight or fewer samples are watched than a batch holds."""
+    return job.alignment if plan.mu > 0 and job.watched_rows.numel() >= plan.batch_size else None
+
+
+def draw_watched(draw: np.random.Generator, watched: int, size: int) -> Tensor:
+    """``size`` distinct positions among the watched samples."""
+    return torch.from_numpy(draw.choice(watched, size, replace=False))
+
+
+class Stepper(Protocol):
+    """Takes the steps of a turn and predicts in between; plain or fused."""
+
+    def step(self, take: Tensor, step: Step) -> float:
+        """One SGD step on labelled positions; the loss (wanted in the last epoch only)."""
+        ...
+
+    def predictions(self) -> NDArray[np.int64]:
+        """Predicted classes of the watched samples."""
+        ...
+
+    def finish(self) -> None:
+        """The network holds what was learnt."""
+        ...
+
+
+class PlainStepper:
+    """Any network and any objective, by autograd."""
+
+    def __init__(self, net: nn.Module, job: Job, plan: Plan, objective: Objective | None) -> None:
+        self._net, self._job, self._device = net, job, torch.device(plan.device)
+        self._goal = objective or Aligned(job, plan, one_pass=not has_batch_norm(net))
+        net.to(self._device).train()
+        seed_dropout(net, MaskSource(job.seed, *job.coordinates))
+        parameters = [*net.parameters(), *self._goal.parameters()]
+        self._optimiser = FlatSGD(parameters, plan.lr, plan.momentum, plan.weight_decay)
+        self._x, self._y = ready_rows(job.samples, job.labeled_rows), job.labels.to(self._device)
+
+    def step(self, take: Tensor, step: Step) -> float:
+        """Forward, backward, update."""
+        loss = self._goal.loss(self._net, self._x.take(take).to(self._device), self._y[take], step)
+        loss.backward()  # type: ignore[no-untyped-call]
+        self._optimiser.step()
+        return float(loss.detach()) if step.last_epoch else 0.0
+
+    def predictions(self) -> NDArray[np.int64]:
+        """Eval mode, plain samples."""
+        return logits(self._net, self._job.samples, self._job.watched_rows).argmax(dim=1).numpy()
+
+    def finish(self) -> None:
+        """Take the dropout's source away."""
+        seed_dropout(self._net, None)
+
+
+class FusedStepper:
+    """The same steps by ``chase.learning.fused``: cross-entropy and alignment on the small networks."""
+
+    def __init__(self, fused: FusedNet, job: Job, plan: Plan) -> None:
+        self._fused, self._job, self._plan = fused, job, plan
+        fused.load()
+        self._x, self._y = fused.prepare(job.samples.ready(job.labeled_rows)), job.labels
+        self._alignment = alignment_in_use(job, plan)
+        self._bits = MaskSource(job.seed, *job.coordinates)
+        few = job.watched_rows.numel() <= RESIDENT_ROWS
+        self._watched = fused.prepare(job.samples.ready(job.watched_rows)) if few else None
+
+    def step(self, take: Tensor, step: Step) -> float:
+        """One fused forward, backward and update."""
+        plan = self._plan
+        batches = [(self._x, take.numpy())]
+        alignment = None
+        if self._alignment is not None:
+            pick = draw_watched(step.draw, self._job.watched_rows.numel(), take.numel())
+            batches.append(self._watched_at(pick))
+            alignment = (
+                self._alignment.directions.index_select(0, pick),
+                self._alignment.aligned.index_select(0, pick),
+            )
+        sgd = (plan.lr, plan.momentum, plan.weight_decay)
+        labels = self._y.index_select(0, take)
+        return self._fused.step(batches, labels, self._bits, alignment, plan.mu, sgd, step.last_epoch)
+
+    def _watched_at(self, pick: Tensor) -> tuple[Prepared, NDArray[np.int64]]:
+        if self._watched is not None:
+            return self._watched, pick.numpy()
+        rows = self._job.samples.ready(self._job.watched_rows[pick])
+        return self._fused.prepare(rows), np.arange(pick.numel())
+
+    def predictions(self) -> NDArray[np.int64]:
+        """Predicted classes, from the parameters as they stand."""
+        if self._watched is not None:
+            return self._fused.outputs(self._watched).argmax(dim=1).numpy()
+        return fused_logits(self._fused, self._job.samples, self._job.watched_rows).argmax(dim=1).numpy()
+
+    def finish(self) -> None:
+        """Write the parameters back."""
+        self._fused.store()
+
+
 @dataclass(frozen=True)
-class _Ready:
+class ReadyRows:
+    """Rows as the network takes them: kept as floats where they are few, else made on demand."""
+
     samples: Samples
     rows: Tensor
     floats: Tensor | None
 
     @property
     def total(self) -> int:
+        """How many rows there are."""
         return int(self.rows.numel())
 
     def take(self, positions: Tensor) -> Tensor:
-        """Samples at positions among the rows, as the network takes them."""
+        """Samples at positions among the rows."""
         if self.floats is not None:
             return self.floats.index_select(0, positions)
         return self.samples.ready(self.rows[positions])
 
 
-def _ready(samples: Samples, rows: Tensor) -> _Ready:
-    """The rows as floats at once where they are few, else on demand."""
-    return _Ready(samples, rows, samples.ready(rows) if rows.numel() <= RESIDENT_FLOATS else None)
+def ready_rows(samples: Samples, rows: Tensor) -> ReadyRows:
+    """The rows as floats at once where they are few."""
+    return ReadyRows(samples, rows, samples.ready(rows) if rows.numel() <= RESIDENT_ROWS else None)
+
+
+def make_stepper(net: nn.Module, job: Job, plan: Plan, objective: Objective | None) -> Stepper:
+    """The fused steps where network, objective and device allow them."""
+    fused = fused_for(net) if objective is None and plan.device == "cpu" else None
+    return PlainStepper(net, job, plan, objective) if fused is None else FusedStepper(fused, job, plan)
 
 
 def train(net: nn.Module, job: Job, plan: Plan, objective: Objective | None = None) -> Outcome:
     """Train ``net`` in place for one turn."""
     watch = Stopwatch()
-    device = torch.device(plan.device)
     with watch.phase("train"):
-        goal = objective or Aligned(job, plan, one_pass=not has_batch_norm(net))
-        net.to(device).train()
-        seed_dropout(net, MaskSource(job.seed, *job.coordinates))
-        optimiser = FlatSGD([*net.parameters(), *goal.parameters()], plan.lr, plan.momentum, plan.weight_decay)
+        stepper = make_stepper(net, job, plan, objective)
         draw = rng(job.seed, "batches", *job.coordinates)
-        x_all = _ready(job.samples, job.labeled_rows)
-        y_all = job.labels.to(device)
+        size = job.labels.numel()
     history: list[NDArray[np.int64]] = []
     total = 0.0
     for epoch in range(plan.epochs):
         with watch.phase("train"):
-            total = 0.0
             step = Step(epoch, plan.epochs, draw)
-            for take in torch.split(torch.from_numpy(draw.permutation(x_all.total)), plan.batch_size):
-                loss = goal.loss(net, x_all.take(take).to(device), y_all[take], step)
-                loss.backward()  # type: ignore[no-untyped-call]
-                optimiser.step()
-                total += float(loss.detach()) * take.numel()
+            for take in torch.split(torch.from_numpy(draw.permutation(size)), plan.batch_size):
+                total += stepper.step(take, step) * take.numel()
         if job.track:
             with watch.phase("track"):
-                history.append(logits(net, job.samples, job.watched_rows).argmax(dim=1).numpy())
-    seed_dropout(net, None)
+                history.append(stepper.predictions())
+    stepper.finish()
     watched = job.watched_rows.numel()
     return Outcome(
         history=np.stack(history) if history else np.zeros((0, watched), dtype=np.int64),
-        loss=total / max(1, x_all.total),
+        loss=total / max(1, size),
         inferences=len(history) * watched,
         stopwatch=watch,
     )
-
-
-__all__ = ["CHUNK", "Aligned", "FlatSGD", "Job", "Objective", "Outcome", "Plan", "Step", "train"]

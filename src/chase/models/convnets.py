@@ -46,6 +46,7 @@ class MnistCNN(Net):
     def __init__(self, shape: tuple[int, ...], classes: int, dropout: float, hidden: int = 50) -> None:
         super().__init__()
         channels, height, width = shape
+        self.size = (height, width)
         self.conv1 = nn.Conv2d(channels, 10, 5)
         self.conv2 = nn.Conv2d(10, 20, 5)
         self.drop_channels = Dropout(dropout, channelwise=True)
@@ -69,6 +70,7 @@ class CifarCNN(Net):
     def __init__(self, shape: tuple[int, ...], classes: int, dropout: float) -> None:
         super().__init__()
         channels, height, width = shape
+        self.size = (height, width)
         self.conv1 = nn.Conv2d(channels, 6, 5)
         self.conv2 = nn.Conv2d(6, 16, 5)
         self.drop = Dropout(dropout)

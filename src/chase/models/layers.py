@@ -17,8 +17,21 @@ _EIGHT_MASKS = torch.from_numpy(2.0 * _BITS)
 class MaskSource:
     """Random bits for the dropout of one client's turn, seeded by coordinates."""
 
+    BLOCK = 1 << 18
+    """Bytes drawn at a time: drawing is cheap in bulk."""
+
     def __init__(self, seed: int, *coordinates: str | int) -> None:
-        self._bits = np.random.Generator(np.random.SFC64(fold(seed, "dropout", *coordinates)))
+        self._rng = np.random.Generator(np.random.SFC64(fold(seed, "dropout", *coordinates)))
+        self._block, self._at = np.empty(0, dtype=np.uint8), 0
+
+    def octets(self, count: int) -> NDArray[np.uint8]:
+        """The next ``count`` random bytes (the end of a block that is too short is left out)."""
+        if self._at + count > self._block.size:
+            words = max(self.BLOCK, count) // 8 + 1
+            self._block = self._rng.integers(0, 2**64, words, dtype=np.uint64).view(np.uint8)
+            self._at = 0
+        self._at += count
+        return self._block[self._at - count : self._at]
 
     def factors(self, count: int, p: float) -> Tensor:
         """``count`` factors: 0 with chance p, else 1/(1-p).
@@ -27,9 +40,9 @@ class MaskSource:
         to within 1/65536.
         """
         if p == 0.5:
-            octets = np.frombuffer(self._bits.bytes((count + 7) // 8), dtype=np.uint8).astype(np.int32)
+            octets = self.octets((count + 7) // 8).astype(np.int32)
             return _EIGHT_MASKS.index_select(0, torch.from_numpy(octets)).view(-1)[:count]
-        words = np.frombuffer(self._bits.bytes(2 * count), dtype=np.uint16)
+        words = self.octets(2 * count).view(np.uint16)
         keep: NDArray[np.float32] = (words >= round(p * 65536)).astype(np.float32)
         return torch.from_numpy(keep).mul_(1.0 / (1.0 - p))
 

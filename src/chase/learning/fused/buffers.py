@@ -1,0 +1,76 @@
+"""All buffers of a fused network for one batch size, and the views that join its layers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from chase.learning.fused.conv import ConvBuffers, PooledConv
+
+
+class Buffers:
+    """One batch size; the batch is the innermost dimension up to the fully connected part."""
+
+    def __init__(self, first: PooledConv, second: PooledConv, hidden: Sequence[int], batch: int, train: bool) -> None:
+        self.batch = batch
+        self.inputs = torch.zeros(first.channels * first.height * first.width, batch)
+        """(channel, row, column parity, column // 2) x batch."""
+        self.inputs_np = self.inputs.numpy()
+        self.first, self.second = ConvBuffers(first, batch, train), ConvBuffers(second, batch, train)
+        self._join_input(first, batch)
+        self._join_middle(first, second, batch, train)
+        flat = second.out * second.rows * second.columns
+        self.second_t = self.second.pooled.view(flat, batch).t()
+        self.flat = torch.zeros(batch, flat)
+        self.hidden = [torch.zeros(batch, size) for size in hidden]
+        if train:
+            self.flat_gradient = torch.zeros(batch, flat)
+            self.flat_gradient_t = self.flat_gradient.numpy().T
+            self.second_gradient_np = self.second.pooled_gradient.view(flat, batch).numpy()
+            self.gradients = [torch.zeros(batch, size) for size in hidden]
+            self.gradients_t = [g.t() for g in self.gradients]
+            self._masks(second, hidden, batch)
+
+    def _join_input(self, first: PooledConv, batch: int) -> None:
+        plane, half, n = first.height * first.width * batch, first.width // 2 * batch, first.shifts
+        shape = (2, n, 2, first.channels, first.height // 2, first.columns * batch)
+        self.input_windows = self.inputs.as_strided(shape, (2 * half, batch, half, plane, 4 * half, 1))
+        self.input_patches = self.first.patches.view(shape)
+
+    def _join_middle(self, first: PooledConv, second: PooledConv, batch: int, train: bool) -> None:
+        """The pooled map between the layers, split by row and column parity: (channel, 2, 2, h, w, batch)."""
+        c, h, w, n = second.channels, second.height // 2, second.width // 2, second.shifts
+        shape = (2, n, 2, c, h, second.columns * batch)
+        plane = h * w * batch
+
+        def split(t: Tensor) -> Tensor:
+            return t.view(c, h, 2, w, 2, batch).permute(0, 2, 4, 1, 3, 5)
+
+        def windows(t: Tensor) -> Tensor:
+            return t.as_strided(shape, (2 * plane, batch, plane, 4 * plane, w * batch, 1))
+
+        self.middle = torch.zeros(c, 2, 2, h, w, batch)
+        self.first_split = split(self.first.pooled)
+        self.middle_windows, self.middle_patches = windows(self.middle), self.second.patches.view(shape)
+        if train:
+            self.middle_gradient = torch.zeros_like(self.middle)
+            spread = windows(self.middle_gradient)
+            self.middle_gradient_windows = [spread[:, a] for a in range(n)]
+            self.first_gradient_split = split(self.first.pooled_gradient)
+            self.patch_gradient = torch.zeros_like(self.second.patches)
+            size, step = second.rows * second.columns * batch, self.second.step
+            self.shifted_gradient = [self.patch_gradient[:, a * step : a * step + size] for a in range(n)]
+            self.patch_gradient_windows = [self.patch_gradient.view(shape)[:, a] for a in range(n)]
+
+    def _masks(self, second: PooledConv, hidden: Sequence[int], batch: int) -> None:
+        channels = torch.zeros(-(-second.out * batch // 8) * 8)
+        self.channel_mask_np = channels.numpy().reshape(-1, 8)
+        self.channel_mask = channels[: second.out * batch].view(second.out, 1, batch)
+        shape = (second.out, second.rows * second.columns, batch)
+        self.second_by_channel = self.second.pooled.view(shape)
+        self.second_gradient_by_channel = self.second.pooled_gradient.view(shape)
+        units = torch.zeros(-(-hidden[0] * batch // 8) * 8)
+        self.unit_mask_np = units.numpy().reshape(-1, 8)
+        self.unit_mask = units[: hidden[0] * batch].view(batch, hidden[0])

@@ -1,0 +1,284 @@
+"""The whole network: parameters in one flat vector, forward, backward with SGD, inference."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+from weakref import WeakKeyDictionary
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from chase.learning.fused.buffers import Buffers
+from chase.learning.fused.conv import FACTORS, PooledConv
+from chase.models.convnets import CifarCNN, MnistCNN
+from chase.models.layers import MaskSource
+
+CHUNK = 20
+"""Samples an inference pass: all buffers stay in the cache."""
+
+Prepared = NDArray[np.float32]
+"""(samples, channels * height * width), columns split by parity."""
+
+_relu_backward = torch.ops.aten.threshold_backward.grad_input
+
+
+@dataclass(frozen=True)
+class Form:
+    """Where a network has its dropout."""
+
+    first: bool
+    second: Literal["none", "element", "channel"]
+    hidden: bool
+
+
+def _cut(flat: Tensor, shapes: Sequence[tuple[int, ...]]) -> list[Tensor]:
+    sizes = [int(np.prod(shape)) for shape in shapes]
+    parts = torch.split(flat[: sum(sizes)], sizes)
+    return [part.view(shape) for part, shape in zip(parts, shapes, strict=True)]
+
+
+class FusedNet:
+    """conv-pool-conv-pool-fc..., trained by SGD with momentum; dropout p = 1/2 where ``form`` says.
+
+    All parameters live in ``theta``; the buffers hold views of it, so it is written to and never replaced.
+    """
+
+    def __init__(
+        self, convs: Sequence[nn.Conv2d], linears: Sequence[nn.Linear], size: tuple[int, int], form: Form
+    ) -> None:
+        self._sources: list[nn.Conv2d | nn.Linear] = [*convs, *linears]
+        self._form = form
+        k = convs[0].kernel_size[0]
+        shapes: list[tuple[int, ...]] = [(c.out_channels, k, k, c.in_channels) for c in convs]
+        shapes += [(layer.weight.shape[0],) for layer in self._sources]
+        small = sum(int(np.prod(shape)) for shape in shapes)
+        shapes += [(layer.out_features, layer.in_features) for layer in linears]
+        total = sum(int(np.prod(shape)) for shape in shapes)
+        self.theta, self.velocity = torch.zeros(total), torch.zeros(total)
+        self._small_gradient = torch.zeros(small)
+        self._small_velocity = self.velocity[:small]
+        places, speeds = _cut(self.theta, shapes), _cut(self.velocity, shapes)
+        n = len(linears)
+        self._conv_weights, conv_biases = places[:2], places[2:4]
+        self._biases, self._weights = places[4 : 4 + n], places[4 + n :]
+        self._weights_t = [w.t() for w in self._weights]
+        self._weight_velocity = speeds[4 + n :]
+        gradients = _cut(self._small_gradient, shapes[: 4 + n])
+        self._conv_gradients, self._bias_gradients = (
+            list(zip(gradients[:2], gradients[2:4], strict=True)),
+            gradients[4:],
+        )
+        height, width = size
+        self._first = PooledConv(convs[0].in_channels, height, width, self._conv_weights[0], conv_biases[0])
+        inner = (self._first.rows, self._first.columns)
+        self._second = PooledConv(convs[1].in_channels, *inner, self._conv_weights[1], conv_biases[1])
+        self._second_slices_t = [view.t() for view in self._second.slices]
+        self._conv_biases = conv_biases
+        self._hidden = [layer.out_features for layer in linears]
+        self._first_scale = 2.0 if form.first else 1.0
+        self._second_scale = 2.0 if form.second == "element" else 1.0
+        self._buffers: dict[tuple[int, bool], Buffers] = {}
+        self._eye = torch.eye(self._hidden[-1])
+
+    def _pairs(self) -> list[tuple[Tensor, Tensor]]:
+        """(own, torch's) view of every parameter, with torch's shapes."""
+        own = [w.permute(0, 3, 1, 2) for w in self._conv_weights] + [*self._weights, *self._conv_biases, *self._biases]
+        theirs = [layer.weight for layer in self._sources] + [layer.bias for layer in self._sources]
+        return [(a, b) for a, b in zip(own, theirs, strict=True) if b is not None]
+
+    @torch.no_grad()
+    def load(self) -> None:
+        """Take the network's parameters, with no momentum."""
+        for own, source in self._pairs():
+            own.copy_(source)
+        self.velocity.zero_()
+
+    @torch.no_grad()
+    def store(self) -> None:
+        """Write the parameters back into the network."""
+        for own, target in self._pairs():
+            target.copy_(own)
+
+    @staticmethod
+    def prepare(x: Tensor) -> Prepared:
+        """(n, c, h, w) -> rows with even columns before odd ones, for ``step`` and ``outputs``."""
+        n, c, h, w = x.shape
+        prepared: Prepared = x.view(n, c, h, w // 2, 2).transpose(3, 4).reshape(n, c * h * w).numpy()
+        return prepared
+
+    def _buffer(self, batch: int, train: bool) -> Buffers:
+        key = (batch, train)
+        if key not in self._buffers:
+            self._buffers[key] = Buffers(self._first, self._second, self._hidden, batch, train)
+        return self._buffers[key]
+
+    def _convolve(self, b: Buffers, bits: MaskSource | None) -> None:
+        """inputs -> b.flat, the pooled map of the second layer after its relu."""
+        b.input_patches.copy_(b.input_windows)
+        b.first.forward(bits if self._form.first else None)
+        torch.clamp_min(b.first_split, 0.0, out=b.middle)
+        if bits is not None and self._form.first:
+            torch.mul(b.middle_windows, self._first_scale, out=b.middle_patches)
+        else:
+            b.middle_patches.copy_(b.middle_windows)
+        b.second.forward(bits if self._form.second == "element" else None)
+        if bits is not None and self._form.second == "channel":
+            np.take(FACTORS, bits.octets(len(b.channel_mask_np)), axis=0, out=b.channel_mask_np, mode="clip")
+            b.second_by_channel.mul_(b.channel_mask)  # factors 0 and 2 commute with the relu
+        torch.clamp_min(b.second_t, 0.0, out=b.flat)
+
+    def _forward(self, b: Buffers, bits: MaskSource) -> Tensor:
+        """Logits (batch, classes) of what stands in b.inputs, with dropout."""
+        self._first.expand()
+        self._second.expand()
+        self._convolve(b, bits)
+        h, alpha = b.flat, self._second_scale
+        for i, z in enumerate(b.hidden):
+            torch.addmm(self._biases[i], h, self._weights_t[i], alpha=alpha, out=z)
+            if i < len(b.hidden) - 1:
+                z.relu_()
+                if i == 0 and self._form.hidden:
+                    np.take(FACTORS, bits.octets(len(b.unit_mask_np)), axis=0, out=b.unit_mask_np, mode="clip")
+                    z.mul_(b.unit_mask)
+            h, alpha = z, 1.0
+        return h
+
+    def _backward(self, b: Buffers, momentum: float) -> None:
+        """b.gradients[-1], the gradient of the logits -> velocity."""
+        for i in range(len(b.hidden) - 1, 0, -1):
+            gradient, before = b.gradients[i], b.gradients[i - 1]
+            torch.sum(gradient, 0, out=self._bias_gradients[i])
+            self._weight_velocity[i].addmm_(b.gradients_t[i], b.hidden[i - 1], beta=momentum)
+            torch.mm(gradient, self._weights[i], out=before)
+            if i == 1 and self._form.hidden:
+                before.mul_(b.unit_mask)
+            _relu_backward(before, b.hidden[i - 1], 0.0, grad_input=before)
+        torch.sum(b.gradients[0], 0, out=self._bias_gradients[0])
+        self._weight_velocity[0].addmm_(b.gradients_t[0], b.flat, beta=momentum, alpha=self._second_scale)
+        torch.mm(b.gradients[0], self._weights[0], out=b.flat_gradient)
+        self._backward_convs(b)
+        self._small_velocity.mul_(momentum).add_(self._small_gradient)
+
+    def _backward_convs(self, b: Buffers) -> None:
+        # masked while contiguous, then transposed: relu's backward is slow on strided tensors
+        _relu_backward(b.flat_gradient, b.flat, 0.0, grad_input=b.flat_gradient)
+        np.multiply(b.flat_gradient_t, np.float32(self._second_scale), out=b.second_gradient_np)
+        if self._form.second == "channel":
+            b.second_gradient_by_channel.mul_(b.channel_mask)
+        b.second.backward(*self._conv_gradients[1])
+        b.patch_gradient.zero_()
+        for weights_t, gradient in zip(self._second_slices_t, b.shifted_gradient, strict=True):
+            gradient.addmm_(weights_t, b.second.values)
+        b.middle_gradient.zero_()
+        for target, source in zip(b.middle_gradient_windows, b.patch_gradient_windows, strict=True):
+            target.add_(source, alpha=self._first_scale)
+        b.middle_gradient.mul_(b.middle.sign_())  # the map is not negative: its sign is the relu's mask
+        b.first_gradient_split.copy_(b.middle_gradient)
+        b.first.backward(*self._conv_gradients[0])
+
+    @torch.inference_mode()
+    def step(
+        self,
+        batches: Sequence[tuple[Prepared, NDArray[np.int64]]],
+        labels: Tensor,
+        bits: MaskSource,
+        alignment: tuple[Tensor, Tensor] | None,
+        mu: float,
+        sgd: tuple[float, float, float],
+        want_loss: bool,
+    ) -> float:
+        """One step; ``batches`` are (samples, positions): the labelled, then, with alignment, the watched.
+
+        ``alignment``: directions (watched, outputs) and aligned (watched,). ``sgd``: learning rate, momentum, weight
+        decay. Returns the loss where it is wanted, else 0.
+        """
+        total = sum(len(positions) for _, positions in batches)
+        b = self._buffer(total, True)
+        at = 0
+        for samples, positions in batches:
+            np.copyto(b.inputs_np[:, at : at + len(positions)], samples.take(positions, axis=0).T)
+            at += len(positions)
+        z = self._forward(b, bits)
+        gradient = b.gradients[-1]
+        n = labels.shape[0]
+        torch.softmax(z, 1, out=gradient)
+        loss = 0.0
+        if want_loss:
+            loss = -float(gradient[:n].gather(1, labels[:, None]).clamp_min(1e-30).log().mean())
+        gradient[:n].sub_(self._eye.index_select(0, labels)).mul_(1.0 / n)
+        if alignment is not None:
+            loss += mu * _align(z[n:], gradient[n:], *alignment, mu, want_loss)
+        lr, momentum, weight_decay = sgd
+        self._backward(b, momentum)
+        if weight_decay:
+            self.velocity.add_(self.theta, alpha=weight_decay)
+        self.theta.add_(self.velocity, alpha=-lr)
+        return loss
+
+    @torch.inference_mode()
+    def outputs(self, samples: Prepared) -> Tensor:
+        """Logits (samples, classes) without dropout."""
+        logits = torch.empty(len(samples), self._hidden[-1])
+        self._first.expand()
+        self._second.expand()
+        for at in range(0, len(samples), CHUNK):
+            part = samples[at : at + CHUNK]
+            b = self._buffer(len(part), False)
+            np.copyto(b.inputs_np, part.T)
+            self._convolve(b, None)
+            h = b.flat
+            for i, hidden in enumerate(b.hidden):
+                last = i == len(b.hidden) - 1
+                z = logits[at : at + len(part)] if last else hidden
+                torch.addmm(self._biases[i], h, self._weights_t[i], out=z)
+                h = z if last else z.relu_()
+        return logits
+
+
+def _align(f: Tensor, gradient: Tensor, directions: Tensor, aligned: Tensor, mu: float, want_loss: bool) -> float:
+    """Gradient of mu * mean softplus(<f/|f|, D>) over the aligned: mu * sigmoid(s) / |f| * (D - s * f/|f|)."""
+    share = aligned / aligned.sum().clamp_min(1.0)
+    norm = torch.linalg.vector_norm(f, 2, 1, True).clamp_min_(1e-12)
+    unit = f / norm
+    s = (unit * directions).sum(1, True)
+    torch.addcmul(directions, unit, s, value=-1.0, out=gradient)
+    gradient.mul_(torch.sigmoid(s).div_(norm).mul_(mu * share[:, None]))
+    return float((nn.functional.softplus(s[:, 0]) * share).sum()) if want_loss else 0.0
+
+
+_KNOWN: WeakKeyDictionary[nn.Module, FusedNet | None] = WeakKeyDictionary()
+
+
+def fused_for(net: nn.Module) -> FusedNet | None:
+    """The fused form of a network, made once; None where it has none (other layers, sizes or dropout).
+
+    A network with the attribute ``plain_kernels`` set is left to autograd.
+    """
+    if getattr(net, "plain_kernels", False):
+        return None
+    if net not in _KNOWN:
+        _KNOWN[net] = _make(net)
+    return _KNOWN[net]
+
+
+def _make(net: nn.Module) -> FusedNet | None:
+    if type(net) is CifarCNN:
+        drops = net.drop.p > 0
+        form = Form(drops, "element" if drops else "none", False)
+        linears: list[nn.Module] = [net.fc1, net.fc2, net.head]
+    elif type(net) is MnistCNN:
+        drops = net.drop.p > 0
+        form = Form(False, "channel" if drops else "none", drops)
+        linears = [net.fc, net.head]
+    else:
+        return None
+    height, width = net.size
+    even = all(side % 2 == 0 and (side - 4) % 4 == 0 for side in (height, width))
+    known = [layer for layer in linears if isinstance(layer, nn.Linear)]
+    if net.drop.p not in (0.0, 0.5) or not even or len(known) < len(linears):
+        return None
+    return FusedNet([net.conv1, net.conv2], known, (height, width), form)

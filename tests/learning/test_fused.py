@@ -1,0 +1,157 @@
+"""The fused steps against autograd: same masks, same batches, gradients to 1e-5, outputs to 1e-5."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+from chase.data.resident import Samples
+from chase.learning import training
+from chase.learning.fused import FusedNet, fused_for
+from chase.learning.fused.conv import FACTORS
+from chase.learning.inference import logits, run_chunks
+from chase.learning.losses import Alignment
+from chase.models.catalog import NetSpec, build
+from chase.models.layers import Dropout, MaskSource
+
+SHAPES = {"cifar-cnn": (3, 32, 32), "mnist-cnn": (1, 28, 28), "emnist-cnn": (1, 28, 28)}
+CLASSES = 10
+
+
+def make(name: str, dropout: float) -> nn.Module:
+    return build(NetSpec(name, SHAPES[name], CLASSES, dropout), seed=3)
+
+
+def make_samples(name: str, count: int = 40) -> Samples:
+    pixels = np.random.default_rng(0).integers(0, 256, (count, *SHAPES[name]), dtype=np.uint8)
+    pixels[::2, :, :14] = 200  # flat areas: exact ties in the pooling windows, as in real images
+    channels = SHAPES[name][0]
+    return Samples(torch.from_numpy(pixels), mean=(0.4,) * channels, std=(0.3,) * channels)
+
+
+class Replay:
+    """Hands autograd the masks that the fused network draws, in the layout of the plain one."""
+
+    def __init__(self, name: str, batch: int) -> None:
+        bits = MaskSource(0, 1, 2)
+        if name == "cifar-cnn":
+            self.masks = [self._element(bits, 6, 14, batch), self._element(bits, 16, 5, batch)]
+        else:
+            channel = self._flat(bits, 20 * batch).view(20, batch).t().reshape(batch, 20, 1, 1)
+            hidden = 512 if name == "emnist-cnn" else 50
+            self.masks = [channel, self._flat(bits, hidden * batch).view(batch, hidden)]
+
+    @staticmethod
+    def _flat(bits: MaskSource, count: int) -> Tensor:
+        return torch.from_numpy(FACTORS[bits.octets(-(-count // 8))].ravel()[:count].copy())
+
+    def _element(self, bits: MaskSource, out: int, side: int, batch: int) -> Tensor:
+        flat = self._flat(bits, 4 * out * side * side * batch)
+        windows = flat.view(2, 2, out, side, side, batch).permute(5, 2, 3, 1, 4, 0)
+        return windows.reshape(batch, out, 2 * side, 2 * side)
+
+    def factors(self, count: int, p: float) -> Tensor:
+        mask = self.masks.pop(0)
+        assert mask.numel() == count
+        assert p == 0.5
+        return mask
+
+
+@pytest.mark.parametrize("name", SHAPES)
+@pytest.mark.parametrize("dropout", [0.0, 0.5])
+@pytest.mark.parametrize("aligned", [False, True])
+@pytest.mark.parametrize("decay", [0.0, 0.1])
+def test_a_step_equals_autograd(name: str, dropout: float, aligned: bool, decay: float) -> None:
+    samples, net, plain = make_samples(name), make(name, dropout), make(name, dropout)
+    labels = torch.arange(7) % CLASSES
+    alignment = None
+    if aligned:
+        directions = torch.randn(20, CLASSES, generator=torch.Generator().manual_seed(1))
+        alignment = Alignment(directions, (torch.arange(20) % 3 > 0).float())
+    # lr 1 and no momentum: the change of a weight is its gradient
+    plan = training.Plan(1, 7, 1.0, 0.0, decay, 0.7)
+    job = training.Job(samples, torch.arange(7), labels, torch.arange(20, 40), alignment, False, 0, (1, 2))
+
+    fused_outcome = training.train(net, job, plan)
+    assert fused_for(net) is not None
+
+    plain.plain_kernels = True
+    stepper = training.PlainStepper(plain, job, plan, None)
+    for module in plain.modules():
+        if isinstance(module, Dropout):
+            module.source = Replay(name, 14 if aligned else 7)  # type: ignore[assignment]
+    shared = next(m.source for m in plain.modules() if isinstance(m, Dropout))
+    for module in plain.modules():
+        if isinstance(module, Dropout):
+            module.source = shared
+    draw = training.rng(0, "batches", 1, 2)
+    take = torch.from_numpy(draw.permutation(7))
+    plain_loss = stepper.step(take, training.Step(0, 1, draw))
+
+    start = dict(make(name, dropout).named_parameters())
+    for (key, fast), slow in zip(net.named_parameters(), plain.parameters(), strict=True):
+        wanted = slow.detach() - start[key].detach()
+        error = float((fast.detach() - slow.detach()).norm() / wanted.norm())
+        assert error < 1e-5, f"{key}: relative error {error}"
+    assert fused_outcome.loss == pytest.approx(plain_loss, rel=1e-5)
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_outputs_equal_the_plain_network(name: str) -> None:
+    samples, net = make_samples(name, 47), make(name, 0.5)
+    rows = torch.arange(47)
+    plain = run_chunks(net, net, samples, rows)
+    assert torch.allclose(logits(net, samples, rows), plain, atol=1e-5)
+
+
+def test_momentum_is_that_of_sgd() -> None:
+    """Three steps by hand: v = m v + g, w = w - lr v, seen through two runs that differ in momentum only."""
+    samples, labels = make_samples("mnist-cnn"), torch.zeros(10, dtype=torch.int64)
+    job = training.Job(samples, torch.arange(10), labels, torch.arange(0), None, False, 0, (1, 2))
+    plan = training.Plan(3, 10, 0.01, 0.5, 0.0, 0.0)
+    fast, slow = make("mnist-cnn", 0.0), make("mnist-cnn", 0.0)
+    slow.plain_kernels = True
+    training.train(fast, job, plan)
+    training.train(slow, job, plan)
+    for a, b in zip(fast.parameters(), slow.parameters(), strict=True):
+        assert torch.allclose(a, b, atol=1e-6)
+
+
+def test_many_watched_samples_give_the_same_predictions(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows converted on demand (many watched samples) against rows kept as floats."""
+    samples, labels = make_samples("mnist-cnn"), torch.arange(10)
+    alignment = Alignment(torch.ones(30, CLASSES), torch.ones(30))
+    job = training.Job(samples, torch.arange(10), labels, torch.arange(10, 40), alignment, True, 0, (1, 2))
+    histories = []
+    for resident in (6000, 5):
+        monkeypatch.setattr(training, "RESIDENT_ROWS", resident)
+        net = make("mnist-cnn", 0.5)
+        histories.append(training.train(net, job, training.Plan(3, 10, 0.05, 0.5, 0.0, 1.0)).history)
+    assert (histories[0] == histories[1]).all()
+    assert histories[0].shape == (3, 30)
+
+
+def test_other_networks_are_left_to_autograd() -> None:
+    assert fused_for(build(NetSpec("tiny-cnn", (1, 8, 8), 10, 0.0), 0)) is None
+    assert fused_for(build(NetSpec("cifar-cnn", (3, 32, 32), 10, 0.3), 0)) is None
+    odd = build(NetSpec("cifar-cnn", (3, 30, 30), 10, 0.5), 0)
+    assert fused_for(odd) is None
+    forced = make("cifar-cnn", 0.5)
+    forced.plain_kernels = True
+    assert fused_for(forced) is None
+
+
+def test_the_flat_vector_goes_in_and_out_unchanged() -> None:
+    net = make("cifar-cnn", 0.5)
+    fused = fused_for(net)
+    assert isinstance(fused, FusedNet)
+    before = {key: value.clone() for key, value in net.state_dict().items()}
+    fused.load()
+    with torch.no_grad():
+        for parameter in net.parameters():
+            parameter.zero_()
+    fused.store()
+    for key, value in net.state_dict().items():
+        assert torch.equal(value, before[key])
