@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,12 +13,18 @@ from torch import nn
 
 from chase.annotation.annotator import Answer, Question
 from chase.annotation.behaviour import Behaviour
+from chase.checkpoint import Checkpoint
 from chase.client import Client, Turn, Workshop
-from chase.core.messages import RoundOrder
+from chase.core.messages import ClientUpdate, RoundOrder
 from chase.core.randomness import rng
-from chase.data.resident import Samples
+from chase.core.weights import digest
+from chase.data.resident import DataSet, Samples
+from chase.engine.inprocess import InProcess
+from chase.engine.roster import World
+from chase.experiment import make_net, split_among_clients
 from chase.models.catalog import NetSpec, build
 from chase.models.net import get_weights
+from chase.server import Server
 from chase.settings import Settings, from_mapping
 from chase.state import ClientState
 
@@ -119,3 +127,44 @@ class Site:
 def timeless(metrics: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """Metrics without what may differ between two equal runs."""
     return [{key: value for key, value in line.items() if key not in TIMINGS} for line in metrics]
+
+
+def final_weights(run: Path) -> str:
+    """Fingerprint of the global weights that a run directory holds."""
+    checkpoint = Checkpoint(run / "checkpoint")
+    manifest, problems = checkpoint.latest()
+    assert manifest is not None
+    assert problems == []
+    return digest(checkpoint.read_arrays(manifest.server))
+
+
+@dataclass
+class Story:
+    """What happened in a simulation, round by round."""
+
+    updates: list[ClientUpdate] = field(default_factory=list)
+    asked: list[dict[str, Any]] = field(default_factory=list)
+    weights: list[str] = field(default_factory=list)
+    initial: set[int] = field(default_factory=set)
+
+
+def simulate(
+    settings: Settings, data: DataSet, where: Path, truth: np.ndarray | None = None, shuffle: int | None = None
+) -> Story:
+    """The federated loop without a record, with a truth of one's own, clients in shuffled order on request."""
+    parts = split_among_clients(settings, data)
+    world = World(settings, data.train, data.train_labels if truth is None else truth, data.num_classes, parts)
+    net, story = make_net(settings, data), Story()
+    story.initial = {int(s) for client in range(settings.clients) for s in world.start(client).pools.labeled}
+    server, engine = Server("run", settings, get_weights(net)), InProcess(world, net, Checkpoint(where), {})
+    for round in range(1, settings.rounds + 1):
+        orders = server.orders(round)
+        if shuffle is not None:
+            orders = {c: orders[c] for c in rng(shuffle, "order", round).permutation(list(orders)).tolist()}
+        result = engine.run_round(orders)
+        server.aggregate(orders, result.updates)
+        story.updates += result.updates
+        story.asked += sorted(result.journal, key=lambda line: (line["client"], line["sample"]))
+        story.weights.append(digest(server.weights))
+    engine.close()
+    return story

@@ -94,7 +94,7 @@ class Checkpoint:
                 raise CheckpointError(f"{path} has format {body['format']}, this version reads {FORMAT}")
             clients = {int(c): SavedFile(**saved) for c, saved in body["clients"].items()}
             manifest = Manifest(int(body["round"]), SavedFile(**body["server"]), clients)
-        except (OSError, ValueError, KeyError, TypeError) as error:
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             raise CheckpointError(f"{path} is damaged ({error})") from None
         for saved in (manifest.server, *manifest.clients.values()):
             file = self.path / saved.name

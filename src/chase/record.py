@@ -56,9 +56,13 @@ def write_atomically(path: Path, content: bytes) -> None:
     with writing(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-        with temporary.open("wb") as file:
-            file.write(content)
-        temporary.replace(path)
+        try:
+            with temporary.open("wb") as file:
+                file.write(content)
+            temporary.replace(path)
+        except BaseException:  # a full disk must not stay full of halves
+            temporary.unlink(missing_ok=True)
+            raise
 
 
 def environment(run: str, settings: Settings) -> dict[str, Any]:
@@ -112,29 +116,35 @@ class Record:
 
     @classmethod
     def create(cls, path: Path, settings: Settings) -> Record:
-        """A new run directory; one that holds a run already is refused."""
-        if (path / "settings.toml").exists():
-            raise RunDirectoryError(
-                f"{path} holds a run already: go on with `chase resume {path}` or choose another --out"
-            )
+        """A new run directory; one that holds a run already is refused, and a refusal leaves no directory behind."""
         run = secrets.token_hex(8)
         with writing(path):
+            if (path / "settings.toml").exists():
+                raise RunDirectoryError(
+                    f"{path} holds a run already: go on with `chase resume {path}` or choose another --out"
+                )
+            new = not path.exists()
             path.mkdir(parents=True, exist_ok=True)
-        write_atomically(path / "environment.json", json.dumps(environment(run, settings), indent=2).encode())
-        write_atomically(path / "settings.toml", to_toml(settings).encode())
+        try:
+            write_atomically(path / "environment.json", json.dumps(environment(run, settings), indent=2).encode())
+            write_atomically(path / "settings.toml", to_toml(settings).encode())
+        except RunDirectoryError:
+            if new:
+                shutil.rmtree(path, ignore_errors=True)
+            raise
         return cls(path, settings, run)
 
     @classmethod
     def open(cls, path: Path) -> Record:
         """An existing run directory."""
-        if not (path / "settings.toml").is_file():
-            hint = "it does not exist" if not path.exists() else "it has no settings.toml"
+        if not os.path.isfile(path / "settings.toml"):  # unlike Path.is_file, never raises
+            hint = "it has no settings.toml" if os.path.exists(path) else "it does not exist"
             raise RunDirectoryError(f"{path} is not a run directory: {hint}; `chase run --out {path}` makes one")
         settings = from_mapping(read_file(path / "settings.toml")).resolved()
         try:
             around = json.loads((path / "environment.json").read_text(encoding="utf-8"))
             run, begun_with = str(around["run"]), dict(around["settings"])
-        except (OSError, ValueError, KeyError) as error:
+        except (OSError, ValueError, KeyError, TypeError) as error:
             raise RunDirectoryError(f"{path}/environment.json cannot be read: {error}") from None
         check_unchanged(path, begun_with, settings)
         return cls(path, settings, run)
@@ -167,7 +177,13 @@ class Record:
             file.writelines(json.dumps(line) + "\n" for line in lines)
 
     def cut_after(self, round: int) -> None:
-        """Drop all lines of rounds later than ``round``: they will be done again."""
+        """Drop all lines of rounds later than ``round``: they will be done again. Lines must lead up to it."""
+        found = [line["round"] for line in self.metrics]
+        if found[:round] != list(range(1, round + 1)):
+            raise RunDirectoryError(
+                f"{self.path}/metrics.jsonl is damaged: the checkpoint is of round {round}, "
+                f"but only {len(found)} lines can be read"
+            )
         for name in ("metrics.jsonl", "selections.jsonl"):
             kept = [line for line in read_jsonl(self.path / name) if line["round"] <= round]
             write_atomically(self.path / name, "".join(json.dumps(line) + "\n" for line in kept).encode())

@@ -26,7 +26,7 @@ AlignMode = Literal["none", "local", "global", "both", "all-global"]
 class Settings(BaseModel):
     """Everything that decides a run."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True, allow_inf_nan=False)
 
     # data
     data: str = Field("digits", description="data set by name (see `chase list`) or path")
@@ -200,6 +200,6 @@ def to_toml(settings: Settings) -> str:
     lines = []
     for key, value in settings.model_dump().items():
         if value is not None:
-            text = json.dumps(value) if isinstance(value, str | bool | int | list) else repr(value)
+            text = json.dumps(value, ensure_ascii=False) if isinstance(value, str | bool | int | list) else repr(value)
             lines.append(f"{key} = {text}")
     return "\n".join(lines) + "\n"

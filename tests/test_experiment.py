@@ -1,0 +1,203 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support import final_weights, simulate, small_settings, timeless
+
+from chase.core.errors import DataError, RunDirectoryError, SettingsError
+from chase.data.resident import DataSet
+from chase.experiment import Experiment, stop_reason
+from chase.record import Record
+
+Lines = list[dict[str, Any]]
+
+
+def run(out: Path, data: DataSet, **changes: Any) -> Lines:
+    return Experiment(Record.create(out, small_settings(**changes)), data, []).run()
+
+
+class Stop(Exception):
+    pass
+
+
+def stop_after(round: int) -> Any:
+    def on_round(metrics: dict[str, Any]) -> None:
+        if metrics["round"] == round:
+            raise Stop
+
+    return on_round
+
+
+CASES = {
+    "chase": {},
+    "random, some take part": {"strategy": "random", "take_part": 0.6},
+    "late and wrong answers": {"answer_delay": 2, "wrong_labels": 0.3, "patience": 3, "behaviour": "ReCo"},
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_twice_the_same_and_stopped_and_gone_on_with_the_same(case: str, digits: DataSet, tmp_path: Path) -> None:
+    changes = CASES[case] | {"rounds": 5}
+    whole = run(tmp_path / "whole", digits, **changes)
+    again = run(tmp_path / "again", digits, **changes)
+    assert timeless(again) == timeless(whole)
+
+    with pytest.raises(Stop):
+        Experiment(Record.create(tmp_path / "stopped", small_settings(**changes)), digits, []).run(stop_after(3))
+    assert len(Record.open(tmp_path / "stopped").metrics) == 3
+    gone_on = Experiment.resume(tmp_path / "stopped").run()
+    assert timeless(gone_on) == timeless(whole)
+
+    runs = [Record.open(tmp_path / name) for name in ("whole", "again", "stopped")]
+    assert [timeless(r.metrics) for r in runs] == [timeless(whole)] * 3
+    assert len(runs[0].selections) > 0
+    assert all(r.selections == runs[0].selections for r in runs)
+    assert len({final_weights(r.path) for r in runs}) == 1
+
+
+def test_the_seed_matters(digits: DataSet, tmp_path: Path) -> None:
+    one, other = (run(tmp_path / str(seed), digits, rounds=2, seed=seed) for seed in (0, 1))
+    assert timeless(one) != timeless(other)
+    assert final_weights(tmp_path / "0") != final_weights(tmp_path / "1")
+
+
+def test_the_order_in_which_clients_run_changes_nothing(digits: DataSet, tmp_path: Path) -> None:
+    settings = small_settings(dropout=0.3)
+    plain = simulate(settings, digits, tmp_path / "plain")
+    for seed in (1, 2):
+        shuffled = simulate(settings, digits, tmp_path / str(seed), shuffle=seed)
+        assert [u.client for u in shuffled.updates] != [u.client for u in plain.updates]
+        assert shuffled.weights == plain.weights
+        assert shuffled.asked == plain.asked
+
+
+def test_a_line_of_metrics_says_what_it_must(digits: DataSet, tmp_path: Path) -> None:
+    lines = run(tmp_path / "run", digits)
+    for number, line in enumerate(lines, start=1):
+        assert line["round"] == number
+        assert 0 <= line["test_accuracy"] <= 1
+        assert line["labels"] == 4 * 5 * (number - 1)
+        assert sum(line["pools"].values()) == len(digits.train)
+        assert line["pools"]["labeled"] == lines[0]["pools"]["labeled"] + line["labels"]
+        assert line["seconds"] > 0
+        assert {"train", "track", "clients", "evaluate"} <= set(line["seconds_by_phase"])
+        assert 0 <= line["mean_ev"] <= 2
+    assert lines[0]["inferences"] == 3 * lines[0]["pools"]["unlabeled"]
+    assert lines[0]["inferred_samples"] == lines[0]["pools"]["unlabeled"] / 4
+    assert len(lines[0]["per_class"]) == 10
+
+
+def test_mean_ev_is_null_unless_tracked(digits: DataSet, tmp_path: Path) -> None:
+    untracked = run(tmp_path / "a", digits, strategy="random", rounds=2)
+    tracked = run(tmp_path / "b", digits, strategy="random", rounds=2, track_ev=True)
+    assert [line["mean_ev"] for line in untracked] == [None, None]
+    assert all(line["mean_ev"] is not None for line in tracked)
+    assert [line["test_accuracy"] for line in tracked] == [line["test_accuracy"] for line in untracked]
+
+
+def test_answers_that_take_two_turns_wait_in_the_pool_asked(digits: DataSet, tmp_path: Path) -> None:
+    lines = run(tmp_path / "run", digits, answer_delay=2, rounds=6)
+    assert [line["pools"]["asked"] for line in lines] == [0, 20, 20, 20, 20, 20]
+    assert [line["labels"] for line in lines] == [0, 0, 0, 20, 20, 40]
+
+
+def test_a_patience_shorter_than_the_delay_never_gets_a_label(digits: DataSet, tmp_path: Path) -> None:
+    lines = run(tmp_path / "run", digits, strategy="random", answer_delay=3, patience=1, rounds=6)
+    assert [line["labels"] for line in lines] == [0] * 6
+    assert [line["pools"]["asked"] for line in lines] == [0, 20, 20, 20, 20, 20]
+    assert len(Record.open(tmp_path / "run").selections) == 5 * 20
+
+
+def test_a_client_that_sits_out_keeps_its_counts(digits: DataSet, tmp_path: Path) -> None:
+    lines = run(tmp_path / "run", digits, strategy="random", take_part=0.5, rounds=6)
+    took_part = [line["took_part"] for line in lines]
+    assert min(took_part) < 4
+    asked = Record.open(tmp_path / "run").selections
+    for line in lines:
+        assert line["labels"] == sum(s["round"] <= line["round"] for s in asked)
+
+
+def test_rounds_without_anybody_keep_the_model(digits: DataSet, tmp_path: Path) -> None:
+    lines = run(tmp_path / "run", digits, take_part=1e-9, rounds=2)
+    assert [line["took_part"] for line in lines] == [0, 0]
+    assert lines[0]["test_loss"] == lines[1]["test_loss"]
+    assert lines[1]["labels"] == 0
+
+
+def test_free_behaviour_asks_by_budget_and_period(digits: DataSet, tmp_path: Path) -> None:
+    lines = run(tmp_path / "run", digits, strategy="random", behaviour="free", budget=3, period=2, rounds=6)
+    assert [line["labels"] for line in lines] == [0, 12, 12, 24, 24, 36]
+
+
+def test_wrong_labels_reach_the_clients_and_initial_ones_are_right(digits: DataSet, tmp_path: Path) -> None:
+    run(tmp_path / "run", digits, strategy="random", wrong_labels=1.0, rounds=2)
+    told = Record.open(tmp_path / "run").selections
+    assert len(told) == 20
+    assert all(line["label"] != digits.train_labels[line["sample"]] for line in told)
+
+
+def test_evaluation_every_so_often_and_always_at_the_end(digits: DataSet, tmp_path: Path) -> None:
+    lines = run(tmp_path / "run", digits, strategy="random", eval_every=3, rounds=5)
+    assert [line["test_accuracy"] is not None for line in lines] == [False, False, True, False, True]
+    assert [line["test_loss"] is not None for line in lines] == [False, False, True, False, True]
+
+
+def test_a_run_ends_at_its_target_accuracy(digits: DataSet, tmp_path: Path) -> None:
+    free = [line["test_accuracy"] for line in run(tmp_path / "free", digits, strategy="random", rounds=6)]
+    target = max(free[:4])
+    reached = free.index(target) + 1
+    lines = run(tmp_path / "run", digits, strategy="random", rounds=6, target_accuracy=target)
+    assert len(lines) == reached < 6
+    assert stop_reason(small_settings(target_accuracy=target), lines).startswith("target accuracy")
+    assert len(Experiment.resume(tmp_path / "run").run()) == reached
+
+
+def test_a_run_ends_when_its_budget_is_spent_with_a_last_evaluation(digits: DataSet, tmp_path: Path) -> None:
+    lines = run(tmp_path / "run", digits, strategy="random", rounds=9, total_budget=40, eval_every=4)
+    assert [line["labels"] for line in lines] == [0, 20, 40]
+    assert lines[-1]["test_accuracy"] is not None
+    assert stop_reason(small_settings(total_budget=40), lines) == "total budget of 40 labels spent"
+
+
+def test_a_longer_run_goes_on_where_the_shorter_ended(digits: DataSet, tmp_path: Path) -> None:
+    whole = run(tmp_path / "long", digits, rounds=4)
+    run(tmp_path / "short", digits, rounds=2)
+    longer = Experiment.resume(tmp_path / "short", {"rounds": 4}).run()
+    assert timeless(longer) == timeless(whole)
+    assert final_weights(tmp_path / "short") == final_weights(tmp_path / "long")
+
+
+def test_a_damaged_checkpoint_costs_a_round_and_changes_nothing(digits: DataSet, tmp_path: Path) -> None:
+    whole = run(tmp_path / "run", digits)
+    before = final_weights(tmp_path / "run")
+    (tmp_path / "run" / "checkpoint" / "server-000004.safetensors").write_bytes(b"rust")
+    mended = Experiment.resume(tmp_path / "run")
+    assert timeless(mended.run()) == timeless(whole)
+    assert len(mended.notes) == 1
+    assert "server-000004.safetensors is damaged" in mended.notes[0]
+    assert final_weights(tmp_path / "run") == before
+
+
+@pytest.mark.parametrize(
+    ("changes", "error"),
+    [
+        ({"data": "digit"}, DataError),
+        ({"classes_per_client": 11}, DataError),
+        ({"clients": 9000}, DataError),
+        ({"net": "tiny"}, SettingsError),
+    ],
+)
+def test_what_is_refused_leaves_no_directory(changes: dict[str, Any], error: type, tmp_path: Path) -> None:
+    with pytest.raises(error):
+        Experiment.begin(small_settings(**changes), tmp_path / "run")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_run_that_exists_is_not_touched(digits: DataSet, tmp_path: Path) -> None:
+    run(tmp_path / "run", digits, rounds=1)
+    before = {p: p.read_bytes() for p in (tmp_path / "run").rglob("*") if p.is_file()}
+    with pytest.raises(RunDirectoryError, match="holds a run already"):
+        Experiment.begin(small_settings(seed=5), tmp_path / "run")
+    assert {p: p.read_bytes() for p in (tmp_path / "run").rglob("*") if p.is_file()} == before

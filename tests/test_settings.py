@@ -1,0 +1,98 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from chase.core.errors import SettingsError
+from chase.settings import Settings, from_mapping, load, parse_changes, presets, to_toml
+
+
+@pytest.mark.parametrize("name", sorted(presets()))
+def test_every_preset_loads_and_reads_back_to_itself(name: str, tmp_path: Path) -> None:
+    settings = load(name)
+    (tmp_path / "settings.toml").write_text(to_toml(settings), encoding="utf-8")
+    assert load(str(tmp_path / "settings.toml")) == settings
+
+
+def test_odd_values_survive_the_file(tmp_path: Path) -> None:
+    settings = from_mapping({"lr": 1e-7, "data_dir": 'C:\\data "käse" 🧀', "seed": 2**62, "freeze": True}).resolved()
+    (tmp_path / "s.toml").write_text(to_toml(settings), encoding="utf-8")
+    assert load(str(tmp_path / "s.toml")) == settings
+
+
+@pytest.mark.parametrize(
+    ("strategy", "parts"),
+    [
+        ("chase", ("both", True, True, True)),
+        ("ev", ("none", True, True, True)),
+        ("number-class", ("none", True, True, True)),
+        ("+gev", ("none", True, True, True)),
+        ("random", ("none", False, False, False)),
+    ],
+)
+def test_a_method_brings_its_parts(strategy: str, parts: tuple) -> None:
+    full = from_mapping({"strategy": strategy}).resolved()
+    assert (full.align, full.freeze, full.awaken, full.subset) == parts
+
+
+def test_what_is_set_goes_before_what_the_method_brings() -> None:
+    full = from_mapping({"strategy": "chase", "freeze": False, "align": "local"}).resolved()
+    assert (full.align, full.freeze, full.awaken, full.subset) == ("local", False, False, True)
+    assert from_mapping({"strategy": "random", "freeze": True}).resolved().tracks_ev
+    assert not from_mapping({"strategy": "chase", "mu": 0}).resolved().aligns
+
+
+@pytest.mark.parametrize("changes", [{}, {"strategy": "ev"}, {"strategy": "random", "track_ev": True}])
+def test_one_epoch_is_too_few_for_ev(changes: dict) -> None:
+    with pytest.raises(SettingsError, match=r"local_epochs = 1, .* needs at least 2 .*set local_epochs=2 or more"):
+        from_mapping({"local_epochs": 1, **changes}).resolved()
+
+
+def test_one_epoch_is_enough_where_ev_is_not_needed() -> None:
+    assert from_mapping({"local_epochs": 1, "strategy": "random"}).resolved().local_epochs == 1
+
+
+@pytest.mark.parametrize(
+    ("values", "sentence"),
+    [
+        ({"round": 5}, "unknown setting 'round'; did you mean 'rounds'"),
+        ({"rounds": 0}, "rounds = 0 does not fit: input should be greater than or equal to 1"),
+        ({"rounds": "many"}, "rounds = 'many' does not fit: input should be a valid integer"),
+        ({"beta": 1.5}, "beta = 1.5 does not fit"),
+        ({"dropout": 1.0}, "dropout = 1.0 does not fit"),
+        ({"lr": float("nan")}, "lr = nan does not fit"),
+        ({"mu": float("inf")}, "mu = inf does not fit"),
+        ({"behaviour": "Lazy"}, "behaviour = 'Lazy' does not fit: input should be 'AbCo', 'ReCo' or 'free'"),
+        ({"strategy": "chse"}, "unknown strategy 'chse'; did you mean 'chase'"),
+        ({"model": "tiny-cnn"}, "the network is the setting `net`"),
+        ({"rounds": 0, "clients": -1}, "rounds = 0 .*; clients = -1|clients = -1 .*; rounds = 0"),
+    ],
+)
+def test_a_value_that_does_not_fit_is_named(values: dict, sentence: str) -> None:
+    with pytest.raises(SettingsError, match=sentence):
+        from_mapping(values)
+
+
+def test_changes_are_read_as_toml_or_as_text() -> None:
+    pairs = ["rounds=20", "lr = 0.5", "freeze=true", "strategy=+gev", 'net="tiny-cnn"', "local-epochs=3", "data=a=b"]
+    assert parse_changes(pairs) == {
+        "rounds": 20,
+        "lr": 0.5,
+        "freeze": True,
+        "strategy": "+gev",
+        "net": "tiny-cnn",
+        "local_epochs": 3,
+        "data": "a=b",
+    }
+
+
+@pytest.mark.parametrize("pair", ["rounds", "=5", ""])
+def test_a_change_without_key_or_value_is_refused(pair: str) -> None:
+    with pytest.raises(SettingsError, match="--set takes key=value"):
+        parse_changes([pair])
+
+
+def test_settings_cannot_be_changed_in_place() -> None:
+    with pytest.raises(ValueError, match="frozen"):
+        Settings().rounds = 3
