@@ -103,9 +103,9 @@ class Experiment:
                     result = engine.run_round(orders)
                 with watch.phase("aggregate"):
                     server.aggregate(orders, result.updates)
+                metrics = round_metrics(round, result.updates, past[-1] if past else None)
                 with watch.phase("evaluate"):
-                    scores = self._evaluate(round, engine, server.weights)
-                metrics = round_metrics(round, result.updates, scores, past[-1] if past else None)
+                    metrics |= self._evaluate(metrics, engine, server.weights)
                 with watch.phase("save"):
                     metrics |= seconds(result.updates, watch, start)
                     record.append(metrics, result.journal)
@@ -117,9 +117,11 @@ class Experiment:
             self.notes += engine.notes
         return past
 
-    def _evaluate(self, round: int, engine: Engine, weights: Weights) -> Metrics:
+    def _evaluate(self, metrics: Metrics, engine: Engine, weights: Weights) -> Metrics:
+        """Scores of the global model, every so many rounds and whenever the run may end here."""
         settings, data = self.record.settings, self.data
-        if round % settings.eval_every and round != settings.rounds:
+        spent = settings.total_budget and metrics["labels"] >= settings.total_budget
+        if metrics["round"] % settings.eval_every and metrics["round"] != settings.rounds and not spent:
             return {"test_accuracy": None, "test_loss": None, "macro_f1": None, "per_class": None}
         found = score(engine.test_logits(weights), data.test_labels, data.num_classes)
         return {
@@ -142,8 +144,8 @@ def stop_reason(settings: Settings, last: Sequence[Metrics]) -> str:
     return f"all {settings.rounds} rounds done" if metrics["round"] >= settings.rounds else ""
 
 
-def round_metrics(round: int, updates: Sequence[ClientUpdate], scores: Metrics, before: Metrics | None) -> Metrics:
-    """A line of metrics.jsonl, timings aside. Clients that sat out keep their last counts."""
+def round_metrics(round: int, updates: Sequence[ClientUpdate], before: Metrics | None) -> Metrics:
+    """The counts of a line of metrics.jsonl. Clients that sat out keep their last counts."""
     clients: dict[str, dict[str, float]] = dict(before["clients"]) if before else {}
     for update in updates:
         kept = {name: update.metrics[f"pool_{name}"] for name in NAMES}
@@ -153,7 +155,6 @@ def round_metrics(round: int, updates: Sequence[ClientUpdate], scores: Metrics, 
     took_part = max(1, len(updates))
     return {
         "round": round,
-        **scores,
         "labels": int(sum(c["labels"] for c in clients.values())),
         "inferences": int(sum(u.metrics["inferences"] for u in updates)),
         "inferred_samples": sum(u.metrics["inferred_samples"] for u in updates) / took_part,
