@@ -19,8 +19,7 @@ from chase.core.messages import ClientUpdate, RoundOrder
 from chase.core.randomness import rng
 from chase.core.weights import digest
 from chase.data.resident import DataSet, Samples
-from chase.engine.inprocess import InProcess
-from chase.engine.roster import World
+from chase.engine.roster import Roster, World
 from chase.experiment import make_net, split_among_clients
 from chase.models.catalog import NetSpec, build
 from chase.models.net import get_weights
@@ -28,7 +27,15 @@ from chase.server import Server
 from chase.settings import Settings, from_mapping
 from chase.state import ClientState
 
-SMALL = {"clients": 4, "rounds": 4, "local_epochs": 3, "behaviour": "AbCo", "budget": 5, "lr": 0.02}
+SMALL = {
+    "clients": 4,
+    "rounds": 4,
+    "local_epochs": 3,
+    "behaviour": "AbCo",
+    "budget": 5,
+    "lr": 0.02,
+    "engine": "inprocess",
+}
 TIMINGS = ("seconds", "seconds_by_phase")
 
 
@@ -153,18 +160,20 @@ def simulate(
 ) -> Story:
     """The federated loop without a record, with a truth of one's own, clients in shuffled order on request."""
     parts = split_among_clients(settings, data)
-    world = World(settings, data.train, data.train_labels if truth is None else truth, data.num_classes, parts)
-    net, story = make_net(settings, data), Story()
+    labels = data.train_labels if truth is None else truth
+    world = World(settings, data.train, labels, data.num_classes, parts, data.test)
+    roster, saved, story = Roster(world, Checkpoint(where)), {}, Story()
     story.initial = {int(s) for client in range(settings.clients) for s in world.start(client).pools.labeled}
-    server, engine = Server("run", settings, get_weights(net)), InProcess(world, net, Checkpoint(where), {})
+    server = Server("run", settings, get_weights(make_net(settings, data)))
     for round in range(1, settings.rounds + 1):
-        orders = server.orders(round)
-        if shuffle is not None:
-            orders = {c: orders[c] for c in rng(shuffle, "order", round).permutation(list(orders)).tolist()}
-        result = engine.run_round(orders)
-        server.aggregate(orders, result.updates)
-        story.updates += result.updates
-        story.asked += sorted(result.journal, key=lambda line: (line["client"], line["sample"]))
+        orders, updates, journal = server.orders(round), [], []
+        clients = list(orders) if shuffle is None else rng(shuffle, "order", round).permutation(list(orders)).tolist()
+        for client in clients:
+            turn, saved[client] = roster.take_turn(client, orders[client], saved.get(client))
+            updates.append(turn.update)
+            journal += turn.journal
+        server.aggregate(orders, updates)
+        story.updates += updates
+        story.asked += sorted(journal, key=lambda line: (line["client"], line["sample"]))
         story.weights.append(digest(server.weights))
-    engine.close()
     return story

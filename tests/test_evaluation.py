@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from chase.evaluation import evaluate, score
+from chase.evaluation import score
 
 
 def test_scores_worked_by_hand() -> None:
@@ -19,13 +19,3 @@ def test_scores_worked_by_hand() -> None:
     assert found.macro_f1 == pytest.approx((0.8 + 0.5) / 2)
     right, wrong = -log(exp(1) / (exp(1) + 2)), -log(1 / (exp(1) + 2))
     assert found.loss == pytest.approx((3 * right + 2 * wrong) / 5)
-
-
-def test_a_net_is_scored_in_eval_mode_on_every_sample() -> None:
-    from support import blobs, tiny_net
-
-    samples, labels = blobs(450)
-    net = tiny_net(dropout=0.9).train()
-    with torch.no_grad():
-        expected = (net.eval()(samples.ready(torch.arange(450))).argmax(1).numpy() == labels).mean()
-    assert evaluate(net.train(), samples, labels, 2).accuracy == pytest.approx(expected)
