@@ -8,7 +8,7 @@ import sys
 import typer
 
 from chase import __version__
-from chase.cli import listing, running
+from chase.cli import listing, reporting, running
 from chase.core.errors import ChaseError
 
 app = typer.Typer(
@@ -20,6 +20,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 running.register(app)
+reporting.register(app)
 listing.register(app)
 
 

@@ -1,4 +1,4 @@
-"""Live progress of a run, and the table at its end."""
+"""Live progress of a run."""
 
 from __future__ import annotations
 
@@ -8,25 +8,15 @@ from typing import Any
 
 from rich.console import Console
 from rich.live import Live
-from rich.table import Table
 from rich.text import Text
 
+from chase.report.tables import duration
 from chase.settings import Settings
 
 
 def percent(value: float | None) -> str:
     """0.8301 -> 83.0 %."""
     return "-" if value is None else f"{100 * value:.1f} %"
-
-
-def duration(seconds: float) -> str:
-    """Seconds as a person reads them."""
-    whole = round(seconds)
-    if whole < 60:
-        return f"{whole} s"
-    if whole < 3600:
-        return f"{whole // 60} min {whole % 60:02d} s"
-    return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
 
 
 class RunProgress:
@@ -78,24 +68,3 @@ class RunProgress:
             tenth = max(1, self._settings.rounds // 10)
             if metrics["round"] % tenth == 0 or metrics["round"] in (1, self._settings.rounds):
                 self.say(self.line(metrics))
-
-
-def closing_table(settings: Settings, metrics: list[dict[str, Any]], reason: str) -> None:
-    """A few rounds of the run, evenly spread, the last one included."""
-    console = Console(highlight=False)
-    table = Table(title=f"{settings.strategy} on {settings.data}: {reason}", title_justify="left")
-    for name in ("round", "accuracy", "loss", "labels", "mean EV", "inferred a client", "seconds"):
-        table.add_column(name, justify="right")
-    step = max(1, len(metrics) // 8)
-    shown = [m for m in metrics if m["round"] % step == 0 or m is metrics[-1]]
-    for m in shown:
-        table.add_row(
-            str(m["round"]),
-            percent(m["test_accuracy"]),
-            "-" if m["test_loss"] is None else f"{m['test_loss']:.3f}",
-            str(m["labels"]),
-            "-" if m["mean_ev"] is None else f"{m['mean_ev']:.2f}",
-            f"{m['inferred_samples']:.0f}",
-            f"{m['seconds']:.2f}",
-        )
-    console.print(table)

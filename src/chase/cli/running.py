@@ -10,8 +10,11 @@ from typing import Annotated, Any
 import typer
 
 from chase import settings as settings_room
-from chase.cli.progress import RunProgress, closing_table
+from chase.cli.progress import RunProgress
+from chase.cli.terminal import print_table
 from chase.experiment import Experiment, stop_reason
+from chase.report import tables
+from chase.report.runs import read_run
 
 PresetArg = Annotated[str, typer.Argument(help="A preset (see `chase list`) or the path of a TOML file.")]
 StrategyOpt = Annotated[str | None, typer.Option("--strategy", "-s", help="Method, e.g. chase, ev, random.")]
@@ -63,14 +66,32 @@ def go(experiment: Experiment, as_json: bool) -> None:
     except KeyboardInterrupt:
         done = record.metrics[-1]["round"] if record.metrics else 0
         progress.say(f"stopped; {done} rounds are saved. Go on with: chase resume {record.path}")
+        say_report(progress, record.path)
         raise typer.Exit(130) from None
     for note in experiment.notes:
         progress.say(f"note: {note}")
     if as_json:
+        report_run(record.path)
         print(json.dumps(outcome(experiment, metrics)))
         return
-    closing_table(record.settings, metrics, stop_reason(record.settings, metrics))
+    title = f"{record.settings.strategy} on {record.settings.data}: {stop_reason(record.settings, metrics)}"
+    print_table(tables.round_by_round(read_run(record.path), title=title))
     progress.say(f"run directory: {record.path}")
+    say_report(progress, record.path)
+
+
+def report_run(path: Path) -> Path | None:
+    """Write ``report.html`` into a run directory."""
+    from chase.report import html  # only here: drawing takes a second to import
+
+    return html.report_run(path)
+
+
+def say_report(progress: RunProgress, path: Path) -> None:
+    """Write the report and say where it is; nothing before the first round."""
+    page = report_run(path)
+    if page is not None:
+        progress.say(f"report: {page}")
 
 
 def outcome(experiment: Experiment, metrics: list[dict[str, Any]]) -> dict[str, Any]:

@@ -1,0 +1,21 @@
+"""Tables in the terminal."""
+
+from __future__ import annotations
+
+from rich import box
+from rich.console import Console
+from rich.table import Table as RichTable
+
+from chase.report.tables import Table
+
+
+def print_table(table: Table, console: Console | None = None) -> None:
+    """Print a table; words to the left, numbers to the right."""
+    drawn = RichTable(title=table.title or None, title_justify="left", box=box.SIMPLE_HEAD)
+    for place, column in enumerate(table.columns):
+        words = [word for text in (column, *(row[place] for row in table.rows)) for word in text.split()]
+        width = min(40, max(map(len, words), default=1))  # a figure is never cut in two
+        drawn.add_column(column, justify="left" if place < table.text_columns else "right", min_width=width)
+    for row in table.rows:
+        drawn.add_row(*row)
+    (console or Console(highlight=False)).print(drawn)

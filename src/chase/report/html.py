@@ -1,0 +1,77 @@
+"""``report.html``: one file that needs nothing from outside, for a screen, a phone and paper."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from html import escape
+from importlib.resources import files
+from pathlib import Path
+
+from chase import __version__
+from chase.record import write_atomically
+from chase.report.runs import Method, RunData, by_method, read_run
+from chase.report.sections import SECTIONS, Section
+
+
+def page(title: str, lead: str, sections: Sequence[Section]) -> str:
+    """The whole page."""
+    style = files("chase.report").joinpath("report.css").read_text(encoding="utf-8")
+    links = "".join(f'<a href="#{s.key}">{escape(s.title)}</a>' for s in sections)
+    body = "".join(f'<section id="{s.key}"><h2>{escape(s.title)}</h2>{s.body}</section>' for s in sections)
+    return (
+        '<!doctype html>\n<html lang="en-GB"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        '<meta name="color-scheme" content="light dark">'
+        f"<title>{escape(title)}</title>\n<style>\n{style}</style></head>\n"
+        f'<body><header><h1>{escape(title)}</h1><p class="lead">{escape(lead)}</p><nav>{links}</nav></header>\n'
+        f"<main>{body}</main>\n<footer>Made by chase {escape(__version__)}.</footer></body></html>\n"
+    )
+
+
+def title_of(methods: Sequence[Method]) -> str:
+    """Which methods on which data."""
+    data = list(dict.fromkeys(str(method.first.settings.get("data", "?")) for method in methods))
+    names = list(dict.fromkeys(str(method.first.settings.get("strategy", "?")) for method in methods))
+    if len(names) > 4:
+        return f"{len(names)} methods on {', '.join(data)}"
+    return (
+        f"{', '.join(names[:-1])} and {names[-1]} on {', '.join(data)}"
+        if len(names) > 1
+        else (f"{names[0]} on {', '.join(data)}")
+    )
+
+
+def lead_of(methods: Sequence[Method]) -> str:
+    """The setting of the comparison in one line."""
+    runs = [run for method in methods for run in method.runs]
+
+    def said(key: str) -> str:
+        return " or ".join(dict.fromkeys(str(run.settings.get(key, "?")) for run in runs))
+
+    seeds = sorted({run.seed for run in runs})
+    share = {"classes": f"{said('classes_per_client')} classes a client", "dirichlet": f"Dirichlet({said('alpha')})"}
+    divided = share.get(said("partition"), said("partition"))
+    return (
+        f"{said('clients')} clients, {divided}, {said('behaviour')}, {said('net')}, "
+        f"{max(len(run.metrics) for run in runs)} rounds, "
+        f"seed{'s' if len(seeds) > 1 else ''} {', '.join(map(str, seeds))}."
+    )
+
+
+def render(runs: Sequence[RunData]) -> str:
+    """The report of one run or the comparison of many."""
+    methods = by_method([run for run in runs if run.metrics])
+    made = [maker(methods) for maker in SECTIONS]
+    return page(title_of(methods), lead_of(methods), [section for section in made if section is not None])
+
+
+def write_report(runs: Sequence[RunData], out: Path) -> Path:
+    """Write the report to a file, whole or not at all."""
+    write_atomically(out, render(runs).encode())
+    return out
+
+
+def report_run(path: Path) -> Path | None:
+    """``report.html`` within a run directory; None before its first round."""
+    run = read_run(path)
+    return write_report([run], path / "report.html") if run.metrics else None

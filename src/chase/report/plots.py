@@ -1,0 +1,217 @@
+"""Figures over methods, each an SVG string: lines with bands, stacks, bars, dots and heat maps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.ticker import MaxNLocator
+from numpy.typing import NDArray
+
+from chase.report.runs import Method, Numbers, Quantity
+from chase.report.style import (
+    GRID,
+    HEIGHT,
+    INK,
+    PAPER,
+    Fill,
+    Look,
+    add_legend,
+    legend_shape,
+    new_axes,
+    styled,
+    to_svg,
+)
+
+Spread = Callable[[Numbers], tuple[Numbers, Numbers]]
+
+
+def extremes(values: Numbers) -> tuple[Numbers, Numbers]:
+    """The smallest and the largest of values (runs, rounds), by round."""
+    return values.min(axis=0), values.max(axis=0)
+
+
+@dataclass(frozen=True)
+class Curve:
+    """One line and its band."""
+
+    label: str
+    x: Numbers
+    mean: Numbers
+    low: Numbers
+    high: Numbers
+
+
+def curve(method: Method, x: Quantity, y: Quantity, spread: Spread = extremes, merge: float = 0.0) -> Curve | None:
+    """The mean of ``y`` over a method's runs against the mean of ``x``, round by round; None without a value.
+
+    Of neighbours nearer than ``merge`` times the range of x the last is kept: rounds that cost no label would
+    draw an upright line.
+    """
+    ys, xs = method.table(y), method.table(x)
+    known: NDArray[np.bool_] = np.isfinite(np.concatenate([xs, ys])).all(axis=0)
+    if not known.any():
+        return None
+    known[known] = last_of_near(xs[:, known].mean(axis=0), merge)
+    low, high = spread(ys[:, known])
+    return Curve(method.label, xs[:, known].mean(axis=0), ys[:, known].mean(axis=0), low, high)
+
+
+def last_of_near(x: Numbers, merge: float) -> NDArray[np.bool_]:
+    """Which places of rising x are the last before a step of more than ``merge`` times its range."""
+    keep = np.ones(x.size, dtype=np.bool_)
+    keep[:-1] = np.diff(x) > merge * (x[-1] - x[0])
+    return keep
+
+
+def lines(title: str, xlabel: str, ylabel: str, curves: Sequence[Curve | None], from_zero: bool = False) -> str:
+    """Lines with bands; a curve that is None keeps its place, so a method looks the same in every figure."""
+    drawn = [(Look.of(i), c) for i, c in enumerate(curves) if c is not None]
+    columns, rows = legend_shape([c.label for _, c in drawn])
+    with styled():
+        figure, axes = new_axes(xlabel, ylabel, rows)
+        for place, (look, c) in enumerate(drawn):
+            every = max(1, c.x.size // 8)
+            start = (place * every) // max(1, len(drawn)) if c.x.size > 8 else 0
+            axes.fill_between(c.x, c.low, c.high, color=look.colour, alpha=0.16, linewidth=0)
+            axes.plot(
+                c.x,
+                c.mean,
+                color=look.colour,
+                linestyle=look.line,
+                marker=look.marker,
+                markevery=(start, every),
+                markeredgecolor=PAPER,
+                markeredgewidth=0.5,
+                label=c.label,
+            )
+        axes.xaxis.set_major_locator(MaxNLocator(nbins=7, integer=xlabel == "round"))
+        axes.yaxis.set_major_locator(MaxNLocator(nbins=6))
+        axes.margins(x=0.02)
+        if from_zero:
+            axes.set_ylim(bottom=0)
+        add_legend(figure, axes, columns)
+        return to_svg(figure, title)
+
+
+@dataclass(frozen=True)
+class Layer:
+    """One part of a stack."""
+
+    label: str
+    values: Numbers
+    fill: Fill
+
+
+def with_something(layers: Sequence[Layer]) -> list[Layer]:
+    """The layers that are not empty; all of them if every one is."""
+    return [layer for layer in layers if np.any(layer.values > 0)] or list(layers)
+
+
+def stack(title: str, xlabel: str, ylabel: str, x: Numbers, layers: Sequence[Layer]) -> str:
+    """Areas on top of each other; a single x becomes one bar."""
+    shown = with_something(layers)
+    columns, rows = legend_shape([layer.label for layer in shown])
+    with styled():
+        figure, axes = new_axes(xlabel, ylabel, rows)
+        base = np.zeros_like(x)
+        for layer in shown:
+            top = base + layer.values
+            if x.size == 1:
+                axes.bar(x, layer.values, bottom=base, width=0.5, label=layer.label, **layer.fill.options)
+            else:
+                axes.fill_between(x, base, top, label=layer.label, **layer.fill.options)
+            base = top
+        axes.xaxis.set_major_locator(MaxNLocator(nbins=7, integer=True))
+        axes.margins(x=0.5 if x.size == 1 else 0, y=0)
+        add_legend(figure, axes, columns)
+        return to_svg(figure, title)
+
+
+def bars(title: str, xlabel: str, ylabel: str, names: Sequence[str], layers: Sequence[Layer]) -> str:
+    """Upright bars of several parts, one bar a name."""
+    shown, crowded = with_something(layers), len(names) > 40
+    columns, rows = legend_shape([layer.label for layer in shown])
+    with styled():
+        figure, axes = new_axes(xlabel, ylabel, rows)
+        base, at = np.zeros(len(names)), np.arange(len(names))
+        for layer in shown:
+            look = layer.fill.options | ({"linewidth": 0} if crowded else {})
+            axes.bar(at, layer.values, bottom=base, width=1.0 if crowded else 0.78, label=layer.label, **look)
+            base = base + layer.values
+        name_ticks(axes, names)
+        axes.grid(axis="x", visible=False)
+        add_legend(figure, axes, columns)
+        return to_svg(figure, title)
+
+
+def lying_bars(title: str, xlabel: str, names: Sequence[str], layers: Sequence[Layer]) -> str:
+    """Lying bars of several parts, one bar a name, the first on top."""
+    columns, rows = legend_shape([layer.label for layer in layers])
+    with styled():
+        figure, axes = new_axes(xlabel, "", rows, height=max(HEIGHT, 0.9 + 0.34 * len(names)))
+        base, at = np.zeros(len(names)), np.arange(len(names))
+        for layer in layers:
+            axes.barh(at, layer.values, left=base, height=0.6, label=layer.label, **layer.fill.options)
+            base = base + layer.values
+        axes.set_yticks(at, [shorten(name) for name in names])
+        axes.set_ylim(max(len(names), 3) - 0.5, -0.5)
+        axes.grid(axis="y", visible=False)
+        add_legend(figure, axes, columns)
+        return to_svg(figure, title)
+
+
+def dots(title: str, xlabel: str, ylabel: str, names: Sequence[str], values: Mapping[str, Numbers]) -> str:
+    """A marker a method above each name, side by side."""
+    columns, rows = legend_shape(list(values))
+    with styled():
+        figure, axes = new_axes(xlabel, ylabel, rows)
+        at = np.arange(len(names))
+        step = 0.5 / max(1, len(values) - 1)
+        for i, (label, y) in enumerate(values.items()):
+            look, shift = Look.of(i), (i - (len(values) - 1) / 2) * step
+            axes.plot(at + shift, y, look.marker, color=look.colour, label=label)
+        name_ticks(axes, names)
+        axes.set_xlim(-0.6, len(names) - 0.4)
+        axes.set_ylim(bottom=min(0.0, float(axes.get_ylim()[0])))
+        add_legend(figure, axes, columns)
+        return to_svg(figure, title)
+
+
+def heat_map(
+    title: str, xlabel: str, ylabel: str, names: Sequence[str], x: Numbers, values: Numbers, unit: str, top: float
+) -> str:
+    """Values (names, x) by shade; cividis reads the same in grey and to colour-blind readers."""
+    with styled():
+        figure, axes = new_axes(xlabel, ylabel, height=max(2.4, min(6.0, 1.0 + 0.16 * len(names))))
+        half = 0.5 if x.size < 2 else 0.5 * float(np.diff(x).min())
+        extent = (float(x[0]) - half, float(x[-1]) + half, len(names) - 0.5, -0.5)
+        shades = axes.imshow(
+            values, aspect="auto", interpolation="nearest", cmap="cividis", vmin=0.0, vmax=top, extent=extent
+        )
+        axes.grid(visible=False)
+        axes.xaxis.set_major_locator(MaxNLocator(nbins=7, integer=True))
+        step = max(1, -(-len(names) // 25))
+        axes.set_yticks(range(0, len(names), step), [shorten(n, 14) for n in names[::step]])
+        bar = figure.colorbar(shades, ax=axes, pad=0.02, aspect=28, label=unit)
+        bar.outline.set_edgecolor(GRID)
+        bar.ax.tick_params(color=INK)
+        return to_svg(figure, title)
+
+
+def name_ticks(axes: Axes, names: Sequence[str]) -> None:
+    """Names below an axis: all of them, or every few where they would touch."""
+    room = 46
+    longest = max((len(name) for name in names), default=1)
+    turned = longest * len(names) > room and longest > 3
+    step = max(1, -(-len(names) // (24 if turned else 16)))
+    axes.set_xticks(range(0, len(names), step), [shorten(name, 16) for name in names[::step]])
+    if turned:
+        axes.tick_params(axis="x", labelrotation=90 if len(names) > 12 else 45)
+
+
+def shorten(name: str, most: int = 26) -> str:
+    """A name that fits beside an axis."""
+    return name if len(name) <= most else name[: most - 1] + "…"

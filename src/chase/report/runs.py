@@ -1,0 +1,226 @@
+"""Run directories as values: reading, finding, and grouping by method.
+
+A report never builds a network or loads a data set: it reads what a run left behind. Settings are
+read as plain values, so a run whose strategy cannot be imported here can still be shown.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from chase.core.errors import RunDirectoryError
+from chase.record import MAY_CHANGE, read_jsonl
+from chase.settings import read_file
+
+Numbers = NDArray[np.float64]
+Values = Mapping[str, Any]
+
+NOT_THE_METHOD = MAY_CHANGE | {"seed"}
+"""Settings in which two runs of one method may differ."""
+
+SET_BY_STRATEGY = frozenset({"align", "freeze", "awaken", "subset"})
+"""Settings that a strategy fills in: they are named only where runs of one strategy differ in them."""
+
+
+@dataclass(frozen=True)
+class RunData:
+    """What one run left behind."""
+
+    path: Path
+    settings: Values
+    metrics: Sequence[Values]
+    selections: Sequence[Values] = ()
+    environment: Values = field(default_factory=dict)
+    model: Values = field(default_factory=dict)
+    """The card of the model: classes, shape, normalisation."""
+
+    @property
+    def seed(self) -> int:
+        """The seed of the run."""
+        return int(self.settings.get("seed", 0))
+
+    @property
+    def classes(self) -> list[str]:
+        """Names of the classes; numbers where the run does not say."""
+        names = self.model.get("classes")
+        if names:
+            return [str(name) for name in names]
+        known = [line["per_class"] for line in self.metrics if line.get("per_class")]
+        return [str(number) for number in range(len(known[-1]))] if known else []
+
+    @property
+    def rounds(self) -> NDArray[np.int64]:
+        """The numbers of the rounds done."""
+        return np.array([line["round"] for line in self.metrics], dtype=np.int64)
+
+    def series(self, key: str) -> Numbers:
+        """A metric by round; NaN where it was not measured."""
+        return np.array([as_number(line.get(key)) for line in self.metrics], dtype=np.float64)
+
+    def last(self, key: str) -> float:
+        """The last measured value of a metric, NaN if there is none."""
+        known = self.series(key)
+        known = known[np.isfinite(known)]
+        return float(known[-1]) if known.size else float("nan")
+
+
+def as_number(value: Any) -> float:
+    """A number as it is, anything else as NaN."""
+    return float(value) if isinstance(value, int | float) else float("nan")
+
+
+def elapsed(run: RunData) -> Numbers:
+    """Seconds since the start, by round."""
+    return np.cumsum(run.series("seconds"))
+
+
+def frozen_share(run: RunData) -> Numbers:
+    """Dormant samples as a share of the dormant and unlabelled ones, by round; NaN if the run never froze any."""
+    frozen = np.array([float(line["pools"]["dormant"]) for line in run.metrics])
+    free = np.array([float(line["pools"]["unlabeled"]) for line in run.metrics])
+    if not frozen.any():
+        return np.full(frozen.shape, np.nan)
+    share: Numbers = frozen / np.maximum(frozen + free, 1.0)
+    return share
+
+
+def accuracy(run: RunData) -> Numbers:
+    """Test accuracy in percent, by round."""
+    return 100.0 * run.series("test_accuracy")
+
+
+Quantity = Callable[[RunData], Numbers]
+
+
+def metric(key: str) -> Quantity:
+    """A metric by name, as a quantity."""
+    return lambda run: run.series(key)
+
+
+@dataclass(frozen=True)
+class Method:
+    """Runs that differ in nothing but their seed."""
+
+    label: str
+    runs: Sequence[RunData]
+
+    @property
+    def seeds(self) -> list[int]:
+        """The seeds, in the order of the runs."""
+        return [run.seed for run in self.runs]
+
+    @property
+    def first(self) -> RunData:
+        """The run of the lowest seed."""
+        return self.runs[0]
+
+    def shared_rounds(self) -> NDArray[np.int64]:
+        """The rounds that all runs have done."""
+        shared = self.runs[0].rounds
+        for run in self.runs[1:]:
+            shared = np.intersect1d(shared, run.rounds)
+        return shared
+
+    def table(self, quantity: Quantity) -> Numbers:
+        """A quantity in the shared rounds (runs, rounds)."""
+        shared = self.shared_rounds()
+        return np.stack([quantity(run)[np.isin(run.rounds, shared)] for run in self.runs])
+
+    def last(self, key: str) -> Numbers:
+        """The last measured value of a metric, run by run, those without one left out."""
+        values = np.array([run.last(key) for run in self.runs], dtype=np.float64)
+        known: Numbers = values[np.isfinite(values)]
+        return known
+
+
+def read_run(path: Path) -> RunData:
+    """The run in a directory."""
+    if not is_run(path):
+        hint = "it does not exist" if not path.exists() else "it has no settings.toml"
+        raise RunDirectoryError(f"{path} is not a run directory: {hint}; `chase run --out {path}` makes one")
+    return RunData(
+        path=path,
+        settings=read_file(path / "settings.toml"),
+        metrics=read_jsonl(path / "metrics.jsonl"),
+        selections=read_jsonl(path / "selections.jsonl"),
+        environment=_read_json(path / "environment.json"),
+        model=_read_json(path / "model.json"),
+    )
+
+
+def is_run(path: Path) -> bool:
+    """Whether a directory holds a run."""
+    return (path / "settings.toml").is_file()
+
+
+def _read_json(path: Path) -> Values:
+    if not path.is_file():
+        return {}
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise RunDirectoryError(f"{path} cannot be read: {error}") from None
+    return found if isinstance(found, dict) else {}
+
+
+def find_runs(places: Sequence[Path]) -> list[RunData]:
+    """The runs in these places with at least one round: run directories, or directories that contain some."""
+    paths: list[Path] = []
+    for place in places:
+        inside = [place] if is_run(place) else sorted(p.parent for p in place.glob("*/settings.toml"))
+        if not inside:
+            inside = sorted(p.parent for p in place.glob("*/*/settings.toml"))
+        if not inside:
+            hint = "it does not exist" if not place.exists() else "it holds no settings.toml, nor do its directories"
+            raise RunDirectoryError(f"{place} has no run in it: {hint}; `chase run --out {place}` makes one")
+        paths += [path for path in inside if path not in paths]
+    runs = [read_run(path) for path in paths]
+    begun = [run for run in runs if run.metrics]
+    if not begun:
+        raise RunDirectoryError(
+            f"{', '.join(map(str, places))}: no round is finished yet, so there is nothing to report; "
+            f"go on with `chase resume {runs[0].path}`"
+        )
+    return begun
+
+
+def differing(runs: Sequence[Values], apart: frozenset[str] = frozenset()) -> list[str]:
+    """The keys in which settings differ, in their own order, those ``apart`` left out."""
+    keys = dict.fromkeys(key for settings in runs for key in settings if key not in apart)
+    return [key for key in keys if len({repr(settings.get(key)) for settings in runs}) > 1]
+
+
+def by_method(runs: Sequence[RunData]) -> list[Method]:
+    """Runs grouped by everything but their seed, in order of first appearance, each group by seed."""
+    groups: dict[str, list[RunData]] = {}
+    for run in runs:
+        same = {key: value for key, value in sorted(run.settings.items()) if key not in NOT_THE_METHOD}
+        groups.setdefault(repr(same), []).append(run)
+    members = [sorted(group, key=lambda run: run.seed) for group in groups.values()]
+    labels = labels_of([group[0].settings for group in members])
+    return [Method(label, group) for label, group in zip(labels, members, strict=True)]
+
+
+def labels_of(settings: Sequence[Values]) -> list[str]:
+    """A short name for each: its strategy, and the settings that tell it from the others."""
+    apart = NOT_THE_METHOD | {"strategy"}
+    named = dict.fromkeys(differing(settings, apart | SET_BY_STRATEGY))
+    for strategy in {str(s.get("strategy")) for s in settings}:
+        alike = [s for s in settings if str(s.get("strategy")) == strategy]
+        named |= dict.fromkeys(differing(alike, apart))
+    return [", ".join([str(s.get("strategy", "?"))] + [_said(key, s.get(key)) for key in named]) for s in settings]
+
+
+def _said(key: str, value: Any) -> str:
+    if key in ("data", "behaviour", "partition", "net"):
+        return str(value)
+    if isinstance(value, bool):
+        return key if value else f"no {key}"
+    return f"{key} {value}"

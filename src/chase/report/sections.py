@@ -1,0 +1,368 @@
+"""The sections of a report: small functions from methods to a piece of the page."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from html import escape
+
+import numpy as np
+
+from chase.report import plots, tables
+from chase.report.runs import (
+    Method,
+    Numbers,
+    Quantity,
+    RunData,
+    accuracy,
+    elapsed,
+    frozen_share,
+    metric,
+)
+from chase.report.style import COLOURS, POOLS, Fill
+
+MANY_CLASSES = 20
+CARDS = 4
+PHASES = ("train", "track", "teachers", "select", "aggregate", "evaluate")
+"""Phases in the order of a figure; others come after them."""
+
+
+@dataclass(frozen=True)
+class Section:
+    """A titled piece of the page."""
+
+    key: str
+    title: str
+    body: str
+
+
+SectionMaker = Callable[[Sequence[Method]], Section | None]
+
+
+def html_table(table: tables.Table, note: str = "") -> str:
+    """A table that scrolls sideways where it is wider than the screen."""
+    kinds = ["word" if i < table.text_columns else "number" for i in range(len(table.columns))]
+    head = "".join(f'<th scope="col" class="{k}">{escape(c)}</th>' for k, c in zip(kinds, table.columns, strict=True))
+    body = "".join(
+        "<tr>" + "".join(f'<td class="{k}">{_cell(c, k)}</td>' for k, c in zip(kinds, row, strict=True)) + "</tr>"
+        for row in table.rows
+    )
+    below = f'<p class="note">{escape(note)}</p>' if note else ""
+    return f'<div class="wide"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>{below}'
+
+
+def _cell(text: str, kind: str) -> str:
+    """The text of a cell; the range over runs goes below the mean."""
+    mean, _, spread = text.partition(" (") if kind == "number" else (text, "", "")
+    return escape(mean) + (f" <small>({escape(spread)}</small>" if spread else "")
+
+
+def html_figure(svg: str, title: str, caption: str = "") -> str:
+    """A figure with its heading and what it shows."""
+    below = f"<p>{escape(caption)}</p>" if caption else ""
+    return f"<figure><figcaption><h3>{escape(title)}</h3>{below}</figcaption>{svg}</figure>"
+
+
+def grid(figures: Sequence[str]) -> str:
+    """Figures beside each other where there is room."""
+    return f'<div class="grid">{"".join(figures)}</div>'
+
+
+def line_figure(
+    methods: Sequence[Method],
+    title: str,
+    axes: tuple[str, str],
+    x: Quantity,
+    y: Quantity,
+    caption: str = "",
+    from_zero: bool = False,
+    merge: float = 0.0,
+) -> str:
+    """A figure with a line a method; empty if no method has a value."""
+    curves = [plots.curve(method, x, y, merge=merge) for method in methods]
+    if all(c is None for c in curves):
+        return ""
+    return html_figure(plots.lines(title, *axes, curves, from_zero), title, caption)
+
+
+def round_numbers(run: RunData) -> Numbers:
+    """The rounds, as a quantity to plot against."""
+    return run.rounds.astype(np.float64)
+
+
+def headline(methods: Sequence[Method]) -> Section:
+    """What came out, in large type and in tables."""
+    several = any(len(method.runs) > 1 for method in methods)
+    note = "Mean over the runs of a method and, in brackets, the smallest and the largest. " if several else ""
+    note += "Seconds, inferred samples and inferences are means a round."
+    if len({len(run.metrics) for method in methods for run in method.runs}) > 1:
+        note += " Runs differ in their number of rounds: compare at equal rounds."
+    body = cards(methods) + html_table(tables.summary(methods), note.strip())
+    rounds = tables.some_rounds(methods)
+    if rounds:
+        body += html_table(tables.accuracy_at(methods, rounds))
+    return Section("summary", "Summary", body)
+
+
+def cards(methods: Sequence[Method]) -> str:
+    """The last accuracy of each method in large type, for a few methods."""
+    if len(methods) > CARDS:
+        return ""
+    return f'<div class="cards">{"".join(_card(place, method) for place, method in enumerate(methods))}</div>'
+
+
+def _card(place: int, method: Method) -> str:
+    found, rounds = method.last("test_accuracy"), max(len(run.metrics) for run in method.runs)
+    large = tables.number(float(found.mean()), 1, 100) if found.size else tables.NONE
+    spread = f"{100 * found.min():.1f} to {100 * found.max():.1f} over {found.size} runs, " if found.size > 1 else ""
+    seconds = float(np.mean([run.series("seconds").mean() for run in method.runs]))
+    labels = tables.number(float(method.last("labels").mean()), 0)
+    return (
+        f'<div class="card" style="--mark:{COLOURS[place % len(COLOURS)]}"><h3>{escape(method.label)}</h3>'
+        f"<strong>{large}<small> %</small></strong><p>test accuracy, {spread}round {rounds}</p>"
+        f"<p>{labels} labels, {seconds:.2f} s a round</p></div>"
+    )
+
+
+def accuracy_section(methods: Sequence[Method]) -> Section | None:
+    """Accuracy against rounds, labels and seconds."""
+    axis = "test accuracy (%)"
+    band = " Bands reach from the lowest to the highest seed." if any(len(m.runs) > 1 for m in methods) else ""
+    figures = [
+        line_figure(methods, "Accuracy over rounds", ("round", axis), round_numbers, accuracy, f"{band}".strip()),
+        line_figure(
+            methods,
+            "Accuracy over labels",
+            ("labels given by people", axis),
+            metric("labels"),
+            accuracy,
+            "Initial labels not counted.",
+            merge=0.005,
+        ),
+        line_figure(
+            methods,
+            "Accuracy over time",
+            ("seconds since the start", axis),
+            elapsed,
+            accuracy,
+            "Wall-clock time of the whole simulation on this machine.",
+        ),
+        line_figure(methods, "Test loss", ("round", "cross-entropy"), round_numbers, metric("test_loss")),
+    ]
+    return Section("accuracy", "Accuracy", grid(figures)) if any(figures) else None
+
+
+def variation_section(methods: Sequence[Method]) -> Section | None:
+    """Mean EV, where it was tracked."""
+    figure = line_figure(
+        methods,
+        "Mean epistemic variation",
+        ("round", "mean EV"),
+        round_numbers,
+        metric("mean_ev"),
+        "How often the predicted class of a watched sample changed between local epochs.",
+        from_zero=True,
+    )
+    frozen = line_figure(
+        methods,
+        "Frozen share",
+        ("round", "dormant (%)"),
+        round_numbers,
+        lambda run: 100.0 * frozen_share(run),
+        "Dormant samples among all that have no label and are not asked for.",
+        from_zero=True,
+    )
+    figures = [f for f in (figure, frozen) if f]
+    return Section("variation", "Epistemic variation and freezing", grid(figures)) if figures else None
+
+
+def pools_section(methods: Sequence[Method]) -> Section:
+    """Pool sizes over rounds, stacked, a figure a method."""
+    figures = []
+    for method in methods:
+        layers = [
+            plots.Layer(said, method.table(_pool(name)).mean(axis=0), fill) for name, (said, fill) in POOLS.items()
+        ]
+        x = method.shared_rounds().astype(np.float64)
+        if x.size:
+            title = f"Pools: {method.label}"
+            figures.append(html_figure(plots.stack(title, "round", "samples", x, layers), title))
+    return Section("pools", "Pools", grid(figures))
+
+
+def _pool(name: str) -> Quantity:
+    return lambda run: np.array([float(line["pools"].get(name, 0)) for line in run.metrics])
+
+
+def cost_section(methods: Sequence[Method]) -> Section:
+    """Inference cost and time."""
+    phases = seconds_by_phase(methods)
+    names = [method.label for method in methods]
+    title = "Seconds a round, by phase"
+    figures = [
+        line_figure(
+            methods,
+            "Inferred samples",
+            ("round", "samples a client"),
+            round_numbers,
+            metric("inferred_samples"),
+            "Distinct unlabelled samples that a client ran through a model.",
+            from_zero=True,
+        ),
+        line_figure(
+            methods,
+            "Inferences",
+            ("round", "forward passes"),
+            round_numbers,
+            metric("inferences"),
+            "All forward passes outside training, added up over the clients.",
+            from_zero=True,
+        ),
+        html_figure(
+            plots.lying_bars(title, "seconds a round", names, phases),
+            title,
+            "Mean over rounds; clients' phases are added up over all clients, whether or not they ran side by side.",
+        )
+        if phases
+        else "",
+        line_figure(
+            methods, "Seconds a round", ("round", "seconds"), round_numbers, metric("seconds"), "Wall-clock.", True
+        ),
+    ]
+    return Section("cost", "Cost", grid(figures))
+
+
+def seconds_by_phase(methods: Sequence[Method]) -> list[plots.Layer]:
+    """Mean seconds a round by phase, a value a method; the clients' total is left out for its parts."""
+    lines = [[line.get("seconds_by_phase", {}) for run in m.runs for line in run.metrics] for m in methods]
+    found = {phase for some in lines for line in some for phase in line} - {"clients"}
+    order = sorted(found, key=lambda phase: (PHASES.index(phase) if phase in PHASES else len(PHASES), phase))
+    means = {p: np.array([np.mean([line.get(p, 0.0) for line in some]) for some in lines]) for p in order}
+    return [plots.Layer(p, values, Fill.of(i)) for i, (p, values) in enumerate(means.items()) if values.any()]
+
+
+def classes_section(methods: Sequence[Method]) -> Section | None:
+    """Accuracy by class at the end and over rounds, and the classes of the labels that people gave."""
+    names = methods[0].first.classes
+    comparable = [
+        m for m in methods if m.first.classes == names and any(_last_by_class(run) is not None for run in m.runs)
+    ]
+    if not comparable or not names:
+        return None
+    figures = [_classes_at_the_end(comparable, names), _labels_by_class(comparable, names)]
+    for method in comparable:
+        x, values = class_accuracy_by_round(method)
+        if x.size > 1:
+            title = f"Accuracy by class over rounds: {method.label}"
+            svg = plots.heat_map(title, "round", "class", names, x, 100.0 * values, "accuracy (%)", 100.0)
+            figures.append(html_figure(svg, title))
+    return Section("classes", "Classes", grid([f for f in figures if f]))
+
+
+def _last_by_class(run: RunData) -> Numbers | None:
+    known = [line["per_class"] for line in run.metrics if line.get("per_class")]
+    return np.array([np.nan if v is None else v for v in known[-1]], dtype=np.float64) if known else None
+
+
+def _mean(rows: Sequence[Numbers]) -> Numbers:
+    """The mean by place over the rows that have a value there; NaN where none has."""
+    table = np.stack(rows)
+    count = np.isfinite(table).sum(axis=0)
+    mean: Numbers = np.where(count > 0, np.nansum(table, axis=0) / np.maximum(count, 1), np.nan)
+    return mean
+
+
+def _classes_at_the_end(methods: Sequence[Method], names: Sequence[str]) -> str:
+    values = {}
+    for method in methods:
+        values[method.label] = 100.0 * _mean([v for run in method.runs if (v := _last_by_class(run)) is not None])
+    title = "Accuracy by class, last round"
+    if len(names) <= MANY_CLASSES:
+        return html_figure(plots.dots(title, "class", "accuracy (%)", names, values), title)
+    at = np.arange(1.0, len(names) + 1)
+    curves = [plots.Curve(label, at, s := np.sort(v), s, s) for label, v in values.items()]
+    return html_figure(
+        plots.lines(title, "classes, from worst to best", "accuracy (%)", curves),
+        title,
+        f"{len(names)} classes, sorted for each method on its own.",
+    )
+
+
+def _labels_by_class(methods: Sequence[Method], names: Sequence[str]) -> str:
+    counts = {}
+    for method in methods:
+        rows = []
+        for run in method.runs:
+            given = [int(line["label"]) for line in run.selections if line.get("label") is not None]
+            rows.append(np.bincount(given, minlength=len(names))[: len(names)].astype(np.float64))
+        counts[method.label] = np.mean(rows, axis=0)
+    if not any(row.any() for row in counts.values()):
+        return ""
+    title = "Labels by class"
+    caption = "What people answered, initial labels apart."
+    if len(names) <= MANY_CLASSES:
+        return html_figure(plots.dots(title, "class", "labels", names, counts), title, caption)
+    at = np.arange(1.0, len(names) + 1)
+    curves = [plots.Curve(label, at, s := np.sort(v), s, s) for label, v in counts.items()]
+    return html_figure(plots.lines(title, "classes, from fewest to most", "labels", curves), title, caption)
+
+
+def class_accuracy_by_round(method: Method) -> tuple[Numbers, Numbers]:
+    """(rounds, mean accuracy over runs (classes, rounds)) of the evaluated rounds that all runs share."""
+    shared = set(method.shared_rounds().tolist())
+    by_round: dict[int, list[Numbers]] = {}
+    for run in method.runs:
+        for line in run.metrics:
+            if line["round"] in shared and line.get("per_class"):
+                row = np.array([np.nan if v is None else v for v in line["per_class"]], dtype=np.float64)
+                by_round.setdefault(line["round"], []).append(row)
+    if not by_round:
+        return np.empty(0), np.empty((0, 0))
+    return np.array(sorted(by_round), dtype=np.float64), np.stack([_mean(by_round[r]) for r in sorted(by_round)]).T
+
+
+def clients_section(methods: Sequence[Method]) -> Section | None:
+    """Labels and pools by client after the last round."""
+    figures = []
+    for method in methods:
+        clients = method.first.metrics[-1].get("clients") or {}
+        if not clients:
+            continue
+        names = sorted(clients, key=int)
+        which = f"{method.label}, seed {method.first.seed}" if len(method.runs) > 1 else method.label
+        spent = np.array([clients[c].get("labels", 0.0) for c in names])
+        labeled = np.array([clients[c].get("labeled", 0.0) for c in names])
+        shares = [
+            plots.Layer("initial", np.maximum(labeled - spent, 0.0), Fill("#9ad0f0")),
+            plots.Layer("given by people", np.minimum(spent, labeled), Fill("#0072b2")),
+        ]
+        title = f"Labels by client: {which}"
+        figures.append(html_figure(plots.bars(title, "client", "labelled samples", names, shares), title))
+        sizes = {pool: np.array([clients[c].get(pool, 0.0) for c in names]) for pool in POOLS}
+        layers = [plots.Layer(said, sizes[pool], fill) for pool, (said, fill) in POOLS.items()]
+        title = f"Pools by client: {which}"
+        figures.append(html_figure(plots.bars(title, "client", "samples", names, layers), title))
+    return Section("clients", "Clients after the last round", grid(figures)) if figures else None
+
+
+def settings_section(methods: Sequence[Method]) -> Section:
+    """What differs, where the runs are, then every setting and version."""
+    runs = [run for method in methods for run in method.runs]
+    differ = tables.settings_that_differ(methods)
+    body = f"<h3>Settings that differ</h3>{html_table(differ)}" if differ is not None else ""
+    body += f"<h3>Runs</h3>{html_table(tables.runs_table(methods))}"
+    body += f"<details><summary>All settings</summary>{html_table(tables.all_settings(methods))}</details>"
+    body += f"<details><summary>Versions and machine</summary>{html_table(tables.versions(runs))}</details>"
+    return Section("settings", "Settings and versions", body)
+
+
+SECTIONS: tuple[SectionMaker, ...] = (
+    headline,
+    accuracy_section,
+    variation_section,
+    pools_section,
+    cost_section,
+    classes_section,
+    clients_section,
+    settings_section,
+)

@@ -1,0 +1,163 @@
+"""How every figure looks: Okabe-Ito colours, a line style and a marker a series, and ink that follows the page.
+
+Figures are inline SVG with live text. Neutral strokes are drawn in two marker colours that become CSS
+variables, so one figure serves the light page, the dark page and paper.
+"""
+
+from __future__ import annotations
+
+import html
+import io
+import itertools
+import re
+from dataclasses import dataclass
+from typing import Any
+
+import matplotlib
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_svg import FigureCanvasSVG
+from matplotlib.figure import Figure
+
+COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8c8c8c")
+"""Okabe and Ito's, without yellow and black, which a light and a dark page swallow."""
+LINES: tuple[Any, ...] = ("-", (0, (5, 2)), (0, (1, 1.2)), (0, (6, 1.5, 1, 1.5)), (0, (3, 1, 1, 1, 1, 1)))
+MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
+HATCHES = ("", "///", "xxx", "\\\\\\", "---", "|||", "+++")
+
+
+@dataclass(frozen=True)
+class Fill:
+    """How an area is filled: hatched where its colour alone would not tell it apart in grey."""
+
+    colour: str
+    hatch: str = ""
+
+    @classmethod
+    def of(cls, number: int) -> Fill:
+        """The n-th of several areas beside each other."""
+        return cls(COLOURS[number % len(COLOURS)], HATCHES[number % len(HATCHES)])
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """As matplotlib takes it."""
+        return {"facecolor": self.colour, "hatch": self.hatch, "edgecolor": PAPER, "linewidth": 0.4}
+
+
+POOLS = {
+    "labeled": ("labelled", Fill("#0072b2")),
+    "asked": ("asked", Fill("#e69f00", "xxx")),
+    "unlabeled": ("unlabelled", Fill("#9ad0f0")),
+    "dormant": ("dormant", Fill("#9aa1a8", "///")),
+    "set_aside": ("set aside", Fill("#cc79a7", "---")),
+}
+"""Pools from the bottom of a stack to its top: what they are called and how they are filled."""
+
+INK, GRID, PAPER = "#010203", "#040506", "#070809"
+_VARIABLES = {INK: "var(--ink)", GRID: "var(--grid)", PAPER: "var(--paper)"}
+
+WIDTH, HEIGHT = 4.9, 3.0
+"""Inches: two figures beside each other on a screen, one on a phone with text still readable."""
+
+STYLE: dict[Any, Any] = {
+    "svg.fonttype": "none",
+    "svg.hashsalt": "chase",
+    "font.family": "sans-serif",
+    "font.sans-serif": ["DejaVu Sans"],
+    "font.size": 9.5,
+    "axes.labelsize": 9.5,
+    "axes.titlesize": 10,
+    "xtick.labelsize": 9,
+    "ytick.labelsize": 9,
+    "legend.fontsize": 9,
+    "legend.frameon": False,
+    "legend.handlelength": 2.6,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.edgecolor": INK,
+    "axes.labelcolor": INK,
+    "axes.linewidth": 0.8,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "grid.color": GRID,
+    "grid.linewidth": 0.6,
+    "text.color": INK,
+    "xtick.color": INK,
+    "ytick.color": INK,
+    "axes.facecolor": "none",
+    "figure.facecolor": "none",
+    "savefig.facecolor": "none",
+    "lines.linewidth": 1.8,
+    "lines.markersize": 5,
+    "hatch.linewidth": 0.6,
+}
+
+_numbers = itertools.count(1)
+
+
+@dataclass(frozen=True)
+class Look:
+    """How the n-th series is drawn: told apart by colour, by line and by marker."""
+
+    colour: str
+    line: Any
+    marker: str
+
+    @classmethod
+    def of(cls, number: int) -> Look:
+        """Repeats only after some hundred series."""
+        return cls(*(kind[number % len(kind)] for kind in (COLOURS, LINES, MARKERS)))
+
+
+def new_axes(
+    xlabel: str, ylabel: str, legend_rows: int = 0, width: float = WIDTH, height: float = HEIGHT
+) -> tuple[Figure, Axes]:
+    """An empty figure, taller by its legend; only for use within ``styled``."""
+    figure = Figure(figsize=(width, height + 0.2 * legend_rows), layout="constrained")
+    FigureCanvasSVG(figure)
+    axes = figure.add_subplot()
+    axes.set_xlabel(xlabel)
+    axes.set_ylabel(ylabel)
+    return figure, axes
+
+
+def styled() -> Any:
+    """The context in which figures are made and written."""
+    return matplotlib.rc_context(STYLE)
+
+
+def legend_shape(labels: list[str], width: float = WIDTH) -> tuple[int, int]:
+    """(columns, rows) of a legend above a figure of this width, in inches."""
+    if len(labels) < 2:
+        return 1, 0
+    per_label = 0.62 + 0.082 * max(len(label) for label in labels)
+    columns = max(1, min(len(labels), int((width - 0.3) / per_label)))
+    return columns, -(-len(labels) // columns)
+
+
+def add_legend(figure: Figure, axes: Axes, columns: int) -> None:
+    """The legend above the figure, left-aligned."""
+    handles, labels = axes.get_legend_handles_labels()
+    if len(labels) > 1:
+        figure.legend(handles, labels, loc="outside upper left", ncols=columns, borderpad=0, columnspacing=1.4)
+
+
+def to_svg(figure: Figure, title: str) -> str:
+    """The figure as SVG to stand in an HTML page, with ids of its own and a title for screen readers."""
+    buffer = io.StringIO()
+    figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})
+    text = buffer.getvalue()
+    text = text[text.index("<svg") :]
+    text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.DOTALL)
+    text = re.sub(r'\sxmlns(:\w+)?="[^"]*"', "", text)
+    prefix = f"f{next(_numbers)}-"
+    text = re.sub(r'\bid="', f'id="{prefix}', text)
+    text = re.sub(r'href="#', f'href="#{prefix}', text)
+    text = re.sub(r"url\(#", f"url(#{prefix}", text)
+    text = re.sub(r"'DejaVu Sans'(, [^;\"]*)?", "var(--font)", text)
+    for colour, variable in _VARIABLES.items():
+        text = text.replace(colour, variable)
+    text = re.sub(r'<svg ([^>]*?)width="[^"]*"', r"<svg \1", text)
+    text = re.sub(r'<svg ([^>]*?)height="[^"]*"', r"<svg \1", text)
+    named = html.escape(title, quote=True)
+    text = text.replace("<svg ", f'<svg role="img" aria-label="{named}" ', 1)
+    return re.sub(r">\s+<", "><", text).strip()

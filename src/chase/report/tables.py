@@ -1,0 +1,190 @@
+"""Tables of results as plain text cells, for the terminal and for the page alike."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from chase.report.runs import NOT_THE_METHOD, Method, Numbers, RunData, Values, as_number, differing, elapsed
+
+NONE = "–"
+"""What stands where nothing was measured."""
+
+
+@dataclass(frozen=True)
+class Table:
+    """Cells by row; the first ``text_columns`` columns are words, the others numbers."""
+
+    columns: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    title: str = ""
+    text_columns: int = 1
+
+
+def number(value: float | None, digits: int = 2, scale: float = 1.0) -> str:
+    """A number with thousands marked; a dash for none."""
+    if value is None or not np.isfinite(value):
+        return NONE
+    return f"{scale * value:,.{digits}f}"
+
+
+def mean_and_range(values: Numbers, digits: int = 2, scale: float = 1.0) -> str:
+    """The mean and, over several runs, the smallest and largest: ``83.1 (82.0–84.2)``."""
+    known = values[np.isfinite(values)]
+    if not known.size:
+        return NONE
+    low, mean, high = (number(float(v), digits, scale) for v in (known.min(), known.mean(), known.max()))
+    return mean if known.size == 1 or low == high else f"{mean} ({low}–{high})"
+
+
+def duration(seconds: float) -> str:
+    """Seconds as a person reads them."""
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60:02d} s"
+    return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
+
+
+def summary(methods: Sequence[Method]) -> Table:
+    """The outcome of each method: a row a method, mean and range over its runs; costs are per round."""
+    columns = (
+        "method",
+        "runs",
+        "rounds",
+        "accuracy, %",
+        "macro-F1, %",
+        "test loss",
+        "labels",
+        "seconds",
+        "inferred a client",
+        "inferences",
+    )
+    return Table(columns, [_summary_row(method) for method in methods])
+
+
+BRIEF = ("method", "runs", "rounds", "accuracy, %", "labels", "seconds", "inferred a client")
+
+
+def brief(table: Table, columns: Sequence[str] = BRIEF) -> Table:
+    """Some columns of a table, as many as a terminal has room for."""
+    places = [list(table.columns).index(column) for column in columns]
+    return Table(columns, [[row[place] for place in places] for row in table.rows], table.title, table.text_columns)
+
+
+def _summary_row(method: Method) -> list[str]:
+    rounds = sorted({len(run.metrics) for run in method.runs})
+
+    def a_round(key: str) -> Numbers:
+        return np.array([run.series(key).mean() for run in method.runs])
+
+    return [
+        method.label,
+        str(len(method.runs)),
+        "–".join(str(n) for n in (rounds[0], rounds[-1])) if len(rounds) > 1 else str(rounds[0]),
+        mean_and_range(method.last("test_accuracy"), 1, 100),
+        mean_and_range(method.last("macro_f1"), 1, 100),
+        mean_and_range(method.last("test_loss"), 3),
+        mean_and_range(method.last("labels"), 0),
+        mean_and_range(a_round("seconds"), 2),
+        mean_and_range(a_round("inferred_samples"), 0),
+        mean_and_range(a_round("inferences"), 0),
+    ]
+
+
+def some_rounds(methods: Sequence[Method], most: int = 8) -> list[int]:
+    """Evenly spread rounds that every method evaluated, the last one included."""
+    shared: set[int] | None = None
+    for method in methods:
+        rounds, known = method.shared_rounds(), np.isfinite(method.table(lambda run: run.series("test_accuracy")))
+        evaluated = {int(r) for r in rounds[known.all(axis=0)]}
+        shared = evaluated if shared is None else shared & evaluated
+    every = sorted(shared or ())
+    if len(every) <= most:
+        return every
+    end = every[-1]
+    wanted = [round(end * (i + 1) / most) for i in range(most)]
+    return sorted({min(every, key=lambda r: abs(r - w)) for w in wanted} | {end})
+
+
+def accuracy_at(methods: Sequence[Method], rounds: Sequence[int]) -> Table:
+    """Test accuracy of each method after some rounds."""
+    rows = []
+    for method in methods:
+        values, done = method.table(lambda run: run.series("test_accuracy")), method.shared_rounds()
+        cells = [mean_and_range(values[:, done == r].ravel(), 1, 100) for r in rounds]
+        rows.append([method.label, *cells])
+    return Table(("accuracy, %, after round", *(str(r) for r in rounds)), rows)
+
+
+def round_by_round(run: RunData, most: int = 8, title: str = "") -> Table:
+    """A few rounds of one run, evenly spread, the last one included."""
+    columns = ("round", "accuracy, %", "loss", "labels", "mean EV", "dormant", "inferred a client", "seconds")
+    step = max(1, len(run.metrics) // most)
+    shown = [line for line in run.metrics if line["round"] % step == 0 or line is run.metrics[-1]]
+    return Table(columns, [_round_row(line) for line in shown], title, text_columns=0)
+
+
+def _round_row(line: Values) -> list[str]:
+    return [
+        str(line["round"]),
+        number(as_number(line.get("test_accuracy")), 1, 100),
+        number(as_number(line.get("test_loss")), 3),
+        number(as_number(line.get("labels")), 0),
+        number(as_number(line.get("mean_ev")), 2),
+        number(as_number(line.get("pools", {}).get("dormant")), 0),
+        number(as_number(line.get("inferred_samples")), 0),
+        number(as_number(line.get("seconds")), 2),
+    ]
+
+
+def said(value: Any) -> str:
+    """A setting's value as it stands in a TOML file."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return NONE if value is None or value == "" else str(value)
+
+
+def settings_that_differ(methods: Sequence[Method]) -> Table | None:
+    """The settings in which the methods differ, a row a setting; None if there is nothing to compare."""
+    firsts = [method.first.settings for method in methods]
+    keys = differing(firsts, NOT_THE_METHOD)
+    if not keys:
+        return None
+    rows = [[key, *(said(settings.get(key)) for settings in firsts)] for key in keys]
+    return Table(("setting", *(method.label for method in methods)), rows, text_columns=1 + len(methods))
+
+
+def all_settings(methods: Sequence[Method]) -> Table:
+    """Every setting; where methods or runs differ, each value once."""
+    every = [run.settings for method in methods for run in method.runs]
+    keys = dict.fromkeys(key for settings in every for key in settings)
+    rows = [[key, ", ".join(dict.fromkeys(said(settings.get(key)) for settings in every))] for key in keys]
+    return Table(("setting", "value"), rows, text_columns=2)
+
+
+def runs_table(methods: Sequence[Method]) -> Table:
+    """Where each run is, its seed and how long it took."""
+    rows = [
+        [method.label, str(run.path), str(run.seed), str(len(run.metrics)), duration(float(elapsed(run)[-1]))]
+        for method in methods
+        for run in method.runs
+    ]
+    return Table(("method", "directory", "seed", "rounds", "time"), rows, text_columns=2)
+
+
+def versions(runs: Sequence[RunData]) -> Table:
+    """What the results depend on besides the settings; where runs differ, each value once."""
+    found: dict[str, list[str]] = {}
+    for run in runs:
+        around = run.environment
+        plain = {key: around[key] for key in ("python", "platform", "processor", "cores") if key in around}
+        for name, value in {**around.get("packages", {}), **plain}.items():
+            found.setdefault(name, []).append(str(value))
+    return Table(
+        ("part", "version"), [[name, ", ".join(dict.fromkeys(v))] for name, v in found.items()], text_columns=2
+    )

@@ -1,0 +1,103 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from chase.experiment import Experiment
+
+
+@pytest.fixture
+def run_dir(chase, tmp_path) -> Path:
+    made = tmp_path / "runs" / "one"
+    assert chase("run", "digits", "--set", "rounds=3", "--set", "clients=3", "--out", made).code == 0
+    return made
+
+
+def test_a_run_ends_with_a_table_and_a_report(chase, tmp_path):
+    out = tmp_path / "r"
+    done = chase("run", "digits", "-s", "random", "--set", "rounds=2", "--set", "clients=2", "--out", out)
+    assert done.code == 0
+    assert "random on digits: all 2 rounds done" in done.out
+    assert f"report: {out}/report.html" in done.out
+    assert "Accuracy over rounds" in (out / "report.html").read_text()
+
+
+def test_a_stopped_run_has_a_report_of_what_is_saved(chase, tmp_path, monkeypatch):
+    out, evaluate = tmp_path / "r", Experiment._evaluate
+
+    def stop_in_round_two(self, round, net, server):
+        if round == 2:
+            raise KeyboardInterrupt
+        return evaluate(self, round, net, server)
+
+    monkeypatch.setattr(Experiment, "_evaluate", stop_in_round_two)
+    done = chase("run", "digits", "--set", "rounds=3", "--set", "clients=2", "--out", out)
+    assert done.code == 130
+    assert f"stopped; 1 rounds are saved. Go on with: chase resume {out}" in done.out
+    assert (out / "report.html").is_file()
+    monkeypatch.undo()
+
+
+def test_a_run_stopped_before_its_first_round_has_none(chase, tmp_path, monkeypatch):
+    def stop(self, round, net, server):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Experiment, "_evaluate", stop)
+    done = chase("run", "digits", "--set", "rounds=3", "--set", "clients=2", "--out", tmp_path / "r")
+    assert done.code == 130
+    assert not (tmp_path / "r" / "report.html").exists()
+
+
+def test_show_is_a_table_or_json(chase, run_dir):
+    shown = chase("show", run_dir)
+    assert shown.code == 0
+    assert "chase on digits, seed 0: 3 of 3 rounds done" in shown.out
+    found = json.loads(chase("show", run_dir, "--json").out)
+    assert [line["round"] for line in found["metrics"]] == [1, 2, 3]
+    assert found["settings"]["clients"] == 3
+    assert found["environment"]["packages"]["torch"]
+
+
+def test_report_compares_all_runs_of_a_directory(chase, run_dir, tmp_path):
+    other = ("run", "digits", "-s", "random", "--set", "rounds=2", "--set", "clients=3")
+    assert chase(*other, "--out", run_dir.parent / "two").code == 0
+    done = chase("report", run_dir.parent)
+    assert done.code == 0
+    assert f"report: {run_dir.parent}/report.html" in done.out
+    assert "<title>chase and random on digits</title>" in (run_dir.parent / "report.html").read_text()
+    page = tmp_path / "new" / "page.html"
+    found = json.loads(chase("report", run_dir, run_dir.parent / "two", "--out", page, "--json").out)
+    assert found["report"] == str(page)
+    assert [m["method"] for m in found["methods"]] == ["chase", "random"]
+    assert page.is_file()
+
+
+@pytest.mark.parametrize("command", ["show", "report"])
+@pytest.mark.parametrize("made", [True, False])
+def test_a_directory_without_a_run_is_one_sentence_and_exit_code_2(chase, tmp_path, command, made):
+    place = tmp_path / "nothing"
+    if made:
+        place.mkdir()
+    done = chase(command, place)
+    assert (done.code, done.out) == (2, "")
+    assert done.err.startswith(f"chase: {place} ")
+    assert done.err.count("\n") == 1
+
+
+def test_show_of_many_runs_points_to_report(chase, run_dir):
+    done = chase("show", run_dir.parent)
+    assert done.code == 2
+    assert "chase report" in done.err
+
+
+def test_a_page_that_cannot_be_written_is_one_sentence(chase, run_dir):
+    done = chase("report", run_dir, "--out", run_dir / "settings.toml" / "page.html")
+    assert done.code == 2
+    assert done.err.startswith("chase: cannot write")
+
+
+@pytest.mark.parametrize("command", ["show", "report"])
+def test_help_has_an_example(chase, command):
+    assert f"Example: chase {command}" in chase(command, "--help").out

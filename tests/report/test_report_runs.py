@@ -1,0 +1,94 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from chase.core.errors import RunDirectoryError
+from chase.report import plots
+from chase.report.runs import accuracy, by_method, elapsed, find_runs, frozen_share, metric, read_run
+
+
+def test_series_have_gaps_where_nothing_was_measured(make_run):
+    run = read_run(make_run("a", [0.1, None, 0.3]))
+    np.testing.assert_allclose(accuracy(run), [10.0, np.nan, 30.0])
+    assert run.last("test_accuracy") == 0.3
+    np.testing.assert_allclose(elapsed(run), [0.5, 1.0, 1.5])
+    np.testing.assert_allclose(frozen_share(run), [0.0, 4 / 40 * 40 / 36, 8 / 34], rtol=1e-9)
+
+
+def test_a_run_that_never_froze_has_no_frozen_share(make_run):
+    assert np.isnan(frozen_share(read_run(make_run("a", [0.1])))).all()
+
+
+def test_runs_that_differ_in_seed_alone_are_one_method(make_run):
+    paths = [make_run("a", [0.1, 0.2], seed=1), make_run("b", [0.3, 0.4], seed=0), make_run("c", [0.5], strategy="ev")]
+    methods = by_method(find_runs(paths))
+    assert [(m.label, m.seeds) for m in methods] == [("chase", [0, 1]), ("ev", [0])]
+    assert methods[0].first.path == paths[1]
+
+
+def test_labels_name_what_tells_methods_apart(make_run):
+    paths = [make_run("a", [0.1]), make_run("b", [0.1], mu=1.0), make_run("c", [0.1], data="mnist")]
+    assert [m.label for m in by_method(find_runs(paths))] == [
+        "chase, digits, mu 0.1",
+        "chase, digits, mu 1.0",
+        "chase, mnist, mu 0.1",
+    ]
+
+
+def test_what_a_strategy_sets_is_named_only_within_one_strategy(make_run):
+    chase, ev = make_run("a", [0.1], freeze=True), make_run("b", [0.1], strategy="random", freeze=False)
+    assert [m.label for m in by_method(find_runs([chase, ev]))] == ["chase", "random"]
+    without = make_run("c", [0.1], freeze=False)
+    assert [m.label for m in by_method(find_runs([chase, without]))] == ["chase, freeze", "chase, no freeze"]
+
+
+def test_a_curve_is_the_mean_of_the_rounds_that_all_runs_share(make_run):
+    paths = [make_run("a", [0.1, None, 0.3, 0.9]), make_run("b", [0.3, 0.5, 0.5], seed=1)]
+    (method,) = by_method(find_runs(paths))
+    drawn = plots.curve(method, metric("round"), accuracy)
+    assert drawn is not None
+    np.testing.assert_allclose(drawn.x, [1, 3])
+    np.testing.assert_allclose(drawn.mean, [20, 40])
+    np.testing.assert_allclose(drawn.low, [10, 30])
+    np.testing.assert_allclose(drawn.high, [30, 50])
+
+
+def test_a_curve_over_labels_keeps_the_last_round_of_equal_labels():
+    keep = plots.last_of_near(np.array([0.0, 5.0, 5.0, 5.01, 10.0]), 0.005)
+    assert keep.tolist() == [True, False, False, True, True]
+
+
+def test_a_directory_of_runs_counts_as_all_of_them(make_run, tmp_path):
+    make_run("all/b", [0.1])
+    make_run("all/a", [0.1])
+    (tmp_path / "all" / "other").mkdir()
+    assert [run.path.name for run in find_runs([tmp_path / "all"])] == ["a", "b"]
+    assert len(find_runs([tmp_path / "all", tmp_path / "all" / "a"])) == 2
+
+
+def test_a_run_without_a_round_is_left_out_and_alone_is_refused(make_run):
+    begun, done = make_run("a", []), make_run("b", [0.5])
+    assert [run.path for run in find_runs([begun, done])] == [done]
+    with pytest.raises(RunDirectoryError, match="no round is finished yet"):
+        find_runs([begun])
+
+
+@pytest.mark.parametrize("made", [True, False])
+def test_a_place_without_a_run_is_refused(tmp_path: Path, made):
+    place = tmp_path / "nothing"
+    if made:
+        place.mkdir()
+    with pytest.raises(RunDirectoryError, match="has no run in it"):
+        find_runs([place])
+    with pytest.raises(RunDirectoryError, match="is not a run directory"):
+        read_run(place)
+
+
+def test_a_damaged_environment_is_named(make_run):
+    path = make_run("a", [0.1])
+    (path / "environment.json").write_text("{")
+    with pytest.raises(RunDirectoryError, match=r"environment\.json cannot be read"):
+        read_run(path)
