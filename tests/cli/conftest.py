@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 
+from chase import settings
 from chase.cli import main
+from chase.experiment import Experiment
 
 
 @dataclass(frozen=True)
@@ -37,3 +41,18 @@ def chase(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -
         return Outcome(code, out, err)
 
     return run
+
+
+@pytest.fixture(scope="session")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A finished run of three rounds; not to be changed."""
+    path = tmp_path_factory.mktemp("trained") / "run"
+    small = {"rounds": 3, "clients": 3, "engine": "inprocess"}
+    Experiment.begin(settings.load("digits", small), path).run()
+    return path
+
+
+@pytest.fixture
+def run_dir(trained: Path, tmp_path: Path) -> Path:
+    """A copy of a finished run of three rounds, in a directory of its own."""
+    return Path(shutil.copytree(trained, tmp_path / "runs" / "one"))

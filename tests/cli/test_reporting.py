@@ -1,23 +1,18 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
+import shutil
 
 import pytest
 
 from chase.experiment import Experiment
 
-
-@pytest.fixture
-def run_dir(chase, tmp_path) -> Path:
-    made = tmp_path / "runs" / "one"
-    assert chase("run", "digits", "--set", "rounds=3", "--set", "clients=3", "--out", made).code == 0
-    return made
+SMALL = ("--set", "clients=2", "--set", "engine=inprocess")
 
 
 def test_a_run_ends_with_a_table_and_a_report(chase, tmp_path):
     out = tmp_path / "r"
-    done = chase("run", "digits", "-s", "random", "--set", "rounds=2", "--set", "clients=2", "--out", out)
+    done = chase("run", "digits", "-s", "random", "--set", "rounds=2", *SMALL, "--out", out)
     assert done.code == 0
     assert "random on digits: all 2 rounds done" in done.out
     assert f"report: {out}/report.html" in done.out
@@ -27,13 +22,13 @@ def test_a_run_ends_with_a_table_and_a_report(chase, tmp_path):
 def test_a_stopped_run_has_a_report_of_what_is_saved(chase, tmp_path, monkeypatch):
     out, evaluate = tmp_path / "r", Experiment._evaluate
 
-    def stop_in_round_two(self, round, net, server):
+    def stop_in_round_two(self, round, *others):
         if round == 2:
             raise KeyboardInterrupt
-        return evaluate(self, round, net, server)
+        return evaluate(self, round, *others)
 
     monkeypatch.setattr(Experiment, "_evaluate", stop_in_round_two)
-    done = chase("run", "digits", "--set", "rounds=3", "--set", "clients=2", "--out", out)
+    done = chase("run", "digits", "--set", "rounds=3", *SMALL, "--out", out)
     assert done.code == 130
     assert f"stopped; 1 rounds are saved. Go on with: chase resume {out}" in done.out
     assert (out / "report.html").is_file()
@@ -41,11 +36,11 @@ def test_a_stopped_run_has_a_report_of_what_is_saved(chase, tmp_path, monkeypatc
 
 
 def test_a_run_stopped_before_its_first_round_has_none(chase, tmp_path, monkeypatch):
-    def stop(self, round, net, server):
+    def stop(self, *others):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(Experiment, "_evaluate", stop)
-    done = chase("run", "digits", "--set", "rounds=3", "--set", "clients=2", "--out", tmp_path / "r")
+    done = chase("run", "digits", "--set", "rounds=3", *SMALL, "--out", tmp_path / "r")
     assert done.code == 130
     assert not (tmp_path / "r" / "report.html").exists()
 
@@ -61,14 +56,15 @@ def test_show_is_a_table_or_json(chase, run_dir):
 
 
 def test_report_compares_all_runs_of_a_directory(chase, run_dir, tmp_path):
-    other = ("run", "digits", "-s", "random", "--set", "rounds=2", "--set", "clients=3")
-    assert chase(*other, "--out", run_dir.parent / "two").code == 0
+    two = shutil.copytree(run_dir, run_dir.parent / "two")
+    changed = (two / "settings.toml").read_text().replace('strategy = "chase"', 'strategy = "random"')
+    (two / "settings.toml").write_text(changed)
     done = chase("report", run_dir.parent)
     assert done.code == 0
     assert f"report: {run_dir.parent}/report.html" in done.out
     assert "<title>chase and random on digits</title>" in (run_dir.parent / "report.html").read_text()
     page = tmp_path / "new" / "page.html"
-    found = json.loads(chase("report", run_dir, run_dir.parent / "two", "--out", page, "--json").out)
+    found = json.loads(chase("report", run_dir, two, "--out", page, "--json").out)
     assert found["report"] == str(page)
     assert [m["method"] for m in found["methods"]] == ["chase", "random"]
     assert page.is_file()
