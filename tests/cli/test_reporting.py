@@ -5,7 +5,8 @@ import shutil
 
 import pytest
 
-from chase.experiment import Experiment
+from chase.cli.progress import RunProgress
+from chase.server import Server
 
 SMALL = ("--set", "clients=2", "--set", "engine=inprocess")
 
@@ -19,27 +20,22 @@ def test_a_run_ends_with_a_table_and_a_report(chase, tmp_path):
     assert "Accuracy over rounds" in (out / "report.html").read_text()
 
 
+def interrupt(*_):
+    raise KeyboardInterrupt
+
+
 def test_a_stopped_run_has_a_report_of_what_is_saved(chase, tmp_path, monkeypatch):
-    out, evaluate = tmp_path / "r", Experiment._evaluate
-
-    def stop_in_round_two(self, round, *others):
-        if round == 2:
-            raise KeyboardInterrupt
-        return evaluate(self, round, *others)
-
-    monkeypatch.setattr(Experiment, "_evaluate", stop_in_round_two)
+    monkeypatch.setattr(RunProgress, "round_done", interrupt)
+    out = tmp_path / "r"
     done = chase("run", "digits", "--set", "rounds=3", *SMALL, "--out", out)
     assert done.code == 130
     assert f"stopped; 1 rounds are saved. Go on with: chase resume {out}" in done.out
+    assert f"report: {out}/report.html" in done.out
     assert (out / "report.html").is_file()
-    monkeypatch.undo()
 
 
 def test_a_run_stopped_before_its_first_round_has_none(chase, tmp_path, monkeypatch):
-    def stop(self, *others):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(Experiment, "_evaluate", stop)
+    monkeypatch.setattr(Server, "orders", interrupt)
     done = chase("run", "digits", "--set", "rounds=3", *SMALL, "--out", tmp_path / "r")
     assert done.code == 130
     assert not (tmp_path / "r" / "report.html").exists()
