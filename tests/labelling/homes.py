@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
 
 from chase.annotation.annotator import Question
 from chase.annotation.home import Card, Home
+from chase.annotation.page import serving
 
 ANIMALS = ("cat", "dog", "horse")
 
@@ -34,3 +38,19 @@ def ask(home: Home, samples: range | list[int], round: int = 2, thoughts: bool =
     """File questions; the model holds class 0 likeliest."""
     top = ((0, 0.625), (1, 0.25)) if thoughts else ()
     home.inbox.file([Question(s, round, round - 1, "chase", 4, 4.0, top) for s in samples])
+
+
+@contextmanager
+def served(home: Home, port: int = 0) -> Iterator[str]:
+    """The page of a home on a real port, in a thread; gives its address."""
+    address = serving.Address(port=port)
+    with serving.bind(address) as listening:
+        port = listening.getsockname()[1]
+        server = serving.server(home, address, port)
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
+        thread.start()
+        try:
+            yield serving.origin(address, port)
+        finally:
+            server.should_exit = True
+            thread.join()

@@ -44,6 +44,8 @@ class Card:
     """"image" or "text"."""
     alphabet: str = ""
     """For texts kept as tokens: the character of each token."""
+    predicts_next: bool = False
+    """For texts: the class is what comes next after the text, not what the text is."""
     mean: tuple[float, ...] = (0.0,)
     std: tuple[float, ...] = (1.0,)
     data: Mapping[str, Any] = field(default_factory=dict)

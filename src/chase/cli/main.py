@@ -8,7 +8,7 @@ import sys
 import typer
 
 from chase import __version__
-from chase.cli import listing, reporting, running
+from chase.cli import labelling, listing, reporting, running
 from chase.core.errors import ChaseError
 
 app = typer.Typer(
@@ -22,6 +22,7 @@ app = typer.Typer(
 running.register(app)
 reporting.register(app)
 listing.register(app)
+labelling.register(app)
 
 
 def _version(show: bool) -> None:

@@ -1,0 +1,73 @@
+"""``chase label``: the labelling page of a client's home, new links, and labels as files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import click
+import typer
+from typer.core import TyperGroup
+
+from chase.annotation.home import Home
+from chase.annotation.page import serving
+
+HomeArg = Annotated[
+    Path, typer.Argument(help="A client's home, e.g. RUN/home that `chase run --annotator page` makes.")
+]
+AnnotatorOpt = Annotated[
+    list[str] | None, typer.Option("--annotator", "-a", help="Who labels; one link each; repeatable.")
+]
+
+
+class PageByDefault(TyperGroup):
+    """``chase label HOME`` serves the page; ``chase label export HOME`` and the like are commands."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Put ``serve`` before anything that is no command."""
+        if args and args[0] not in self.commands and args[0] not in ("--help",):
+            args = ["serve", *args]
+        return super().parse_args(ctx, args)
+
+    def format_usage(self, ctx: click.Context, formatter: Any) -> None:
+        """Show the short form."""
+        formatter.write_usage("chase label", "HOME [OPTIONS] | COMMAND HOME ...")
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands."""
+    group = typer.Typer(cls=PageByDefault, no_args_is_help=True, rich_markup_mode=None)
+    group.command("serve", epilog="Example: chase label runs/demo/home -a anna -a ben")(serve)
+    group.command("link", epilog="Example: chase label link runs/demo/home -a ben")(link)
+    app.add_typer(group, name="label", help="Serve the labelling page of a client's home; export and import labels.")
+
+
+def serve(
+    home: HomeArg,
+    annotator: AnnotatorOpt = None,
+    port: Annotated[int, typer.Option(help="Port; 0 takes any free one.", min=0, max=65535)] = serving.PORT,
+    host: Annotated[str, typer.Option(help="Another interface than loopback; needs TLS.")] = "127.0.0.1",
+    name: Annotated[str, typer.Option(help="The host name in the links, if it is not the address.")] = "",
+    tls_cert: Annotated[Path | None, typer.Option(help="Certificate (PEM).")] = None,
+    tls_key: Annotated[Path | None, typer.Option(help="Its key (PEM).")] = None,
+) -> None:
+    """Serve the labelling page on this machine until Ctrl-C (`chase label HOME` is enough)."""
+    opened = Home(home)
+    address = serving.Address(host, port, name, tls_cert, tls_key)
+
+    def announce(where: str) -> None:
+        for who, url in serving.links(opened, where, annotator or ["annotator"]).items():
+            print(f"{who}: {url}", flush=True)
+        print("Each link opens the page once, on one device. Stop with Ctrl-C.", flush=True)
+
+    serving.serve(opened, address, announce)
+
+
+def link(
+    home: HomeArg,
+    annotator: Annotated[list[str], typer.Option("--annotator", "-a", help="Who labels; repeatable.")],
+    at: Annotated[str, typer.Option(help="The page's address.")] = f"http://127.0.0.1:{serving.PORT}",
+) -> None:
+    """Print a new link to a page that is being served, for another annotator or another device."""
+    for who, url in serving.links(Home(home), at.rstrip("/"), annotator).items():
+        print(f"{who}: {url}")

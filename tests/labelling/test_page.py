@@ -1,0 +1,316 @@
+"""The page's server: what it hands out, and to whom."""
+
+from __future__ import annotations
+
+import http.client
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx
+import pytest
+from homes import ask, image_home, served, text_home
+
+from chase.annotation.home import Home
+from chase.annotation.inbox import Given
+from chase.annotation.page.app import COOKIE
+from chase.annotation.page.guard import MAX_BODY
+from chase.annotation.page.serving import Address, hosts, is_loopback, origin
+from chase.annotation.views import HomeView
+from chase.core.errors import LabelError
+
+
+@contextmanager
+def browser(where: str) -> Iterator[httpx.Client]:
+    headers = {"origin": where, "content-type": "application/json"}
+    with httpx.Client(base_url=where, headers=headers, trust_env=False) as client:
+        yield client
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Iterator[Home]:
+    made = image_home(tmp_path / "home", initial={0: 1})
+    ask(made, range(5, 15))
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def where(home: Home) -> Iterator[str]:
+    with served(home) as address:
+        yield address
+
+
+def enter(client: httpx.Client, home: Home, name: str) -> httpx.Response:
+    return client.post("/api/enter", json={"token": home.people.invite(name)})
+
+
+@pytest.fixture
+def anna(home: Home, where: str) -> Iterator[httpx.Client]:
+    with browser(where) as client:
+        assert enter(client, home, "anna").status_code == 200
+        yield client
+
+
+@pytest.fixture
+def ben(home: Home, where: str) -> Iterator[httpx.Client]:
+    with browser(where) as client:
+        assert enter(client, home, "ben").status_code == 200
+        yield client
+
+
+@pytest.fixture
+def nobody(where: str) -> Iterator[httpx.Client]:
+    with browser(where) as client:
+        yield client
+
+
+def raw_status(where: str, path: str, cookie: str) -> int:
+    """The status of a path sent as it is: clients tidy paths up before they send them."""
+    connection = http.client.HTTPConnection(where.removeprefix("http://"))
+    connection.putrequest("GET", path, skip_accept_encoding=True)
+    connection.putheader("cookie", f"{COOKIE}={cookie}")
+    connection.endheaders()
+    status = connection.getresponse().status
+    connection.close()
+    return status
+
+
+def test_a_token_becomes_a_strict_cookie_that_scripts_cannot_read(home: Home, nobody: httpx.Client) -> None:
+    response = enter(nobody, home, "anna")
+    cookie = response.headers["set-cookie"].lower()
+    assert "httponly" in cookie
+    assert "samesite=strict" in cookie
+    assert "secure" not in cookie, "over plain http on loopback"
+    assert nobody.get("/api/me").json()["annotator"] == "anna"
+
+
+def test_a_wrong_or_used_token_is_refused(home: Home, nobody: httpx.Client, where: str) -> None:
+    token = home.people.invite("ben")
+    with browser(where) as first:
+        assert first.post("/api/enter", json={"token": token}).status_code == 200
+    for bad in (token, "wrong", ""):
+        response = nobody.post("/api/enter", json={"token": bad})
+        assert response.status_code == 401
+        assert "link" in response.json()["error"]
+        assert "set-cookie" not in response.headers
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("GET", "/api/me"),
+        ("GET", "/api/history"),
+        ("GET", "/api/samples/5"),
+        ("POST", "/api/next"),
+        ("POST", "/api/answer"),
+        ("POST", "/api/undo"),
+        ("POST", "/api/settings"),
+    ],
+)
+def test_nobody_gets_anything_without_a_session(home: Home, nobody: httpx.Client, method: str, path: str) -> None:
+    for cookies in ({}, {COOKIE: "guess"}):
+        nobody.cookies.update(cookies)
+        response = nobody.request(method, path)
+        assert response.status_code == 401
+        assert set(response.json()) == {"error", "kind"}
+    assert home.ledger.counts()["shown"] == 0
+
+
+def test_the_shell_holds_no_sample_no_label_and_nothing_from_outside(nobody: httpx.Client) -> None:
+    page = nobody.get("/")
+    assert page.status_code == 200
+    assert "default-src 'none'" in page.headers["content-security-policy"]
+    assert page.headers["x-content-type-options"] == "nosniff"
+    assert page.headers["cache-control"] == "no-store"
+    static = Path(__file__).parents[2] / "src/chase/annotation/page/static"
+    for file in static.iterdir():
+        body = nobody.get(f"/static/{file.name}")
+        assert body.content == file.read_bytes()
+        outside = body.text.replace("http://www.w3.org/2000/svg", "")
+        assert "://" not in outside, f"{file.name} names another machine"
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/static/../app.py",
+        "/static/..%2fapp.py",
+        "/static/%2e%2e/%2e%2e/home.py",
+        "/static//etc/passwd",
+        "/static/....//app.py",
+        "/../../etc/passwd",
+        "/api/samples/../../inbox.sqlite",
+        "/api/samples/5%2f..%2f..",
+        "/inbox.sqlite",
+        "/client.json",
+    ],
+)
+def test_paths_lead_nowhere_else(anna: httpx.Client, where: str, path: str) -> None:
+    assert raw_status(where, "/api/samples/5", anna.cookies[COOKIE]) == 200
+    assert raw_status(where, path, anna.cookies[COOKIE]) == 404
+
+
+def test_only_samples_that_were_asked_for_are_shown(anna: httpx.Client) -> None:
+    shown = anna.get("/api/samples/5")
+    assert shown.headers["content-type"] == "image/png"
+    assert shown.content.startswith(b"\x89PNG")
+    assert shown.headers["content-security-policy"] == "sandbox"
+    for sample in ("0", "20", "999", "99999999999999999999", "-5", "five"):
+        assert anna.get(f"/api/samples/{sample}").status_code == 404
+
+
+def test_requests_from_other_sites_are_refused(home: Home, anna: httpx.Client, where: str) -> None:
+    body = {"answers": [{"sample": 5, "label": 1}]}
+    for bad in ("http://evil.example", "null", where.replace("http:", "https:"), "http://127.0.0.1:9"):
+        assert anna.post("/api/answer", json=body, headers={"origin": bad}).status_code == 403
+    del anna.headers["origin"]
+    assert anna.post("/api/answer", json=body).status_code == 403
+    anna.headers["origin"] = where
+    assert anna.post("/api/answer", content="{}", headers={"content-type": "text/plain"}).status_code == 415
+    form = {"content-type": "application/x-www-form-urlencoded"}
+    assert anna.post("/api/answer", content="a=1", headers=form).status_code == 415
+    assert anna.get("/api/me", headers={"host": "evil.example"}).status_code == 421
+    assert anna.request("DELETE", "/api/answer").status_code == 405
+    assert anna.request("OPTIONS", "/api/answer", headers={"origin": "http://evil.example"}).status_code == 405
+    assert home.ledger.counts()["answered"] == 0
+
+
+def test_oversized_and_malformed_requests_are_refused(home: Home, anna: httpx.Client) -> None:
+    assert anna.post("/api/answer", content=b"x" * (MAX_BODY + 1)).status_code == 413
+
+    def endless() -> Iterator[bytes]:
+        for _ in range(100):
+            yield b" " * 4096
+
+    assert anna.post("/api/answer", content=endless()).status_code == 413
+    for bad in (b"{", b"[]", b"\xff\xfe", b"[" * 5000, b'"text"'):
+        response = anna.post("/api/answer", content=bad)
+        assert response.status_code == 400, bad[:10]
+        assert response.json()["error"]
+    answers = [
+        [],
+        "x",
+        [1],
+        [{}],
+        [{"sample": "5", "label": 1}],
+        [{"sample": 5, "label": 1.5}],
+        [{"sample": 5, "label": True}],
+        [{"sample": -1, "label": 1}],
+        [{"sample": 2**60, "label": 1}],
+        [{"sample": 5, "label": None, "reason": 3}],
+        [{"sample": 5, "label": 1, "key": "k" * 300}],
+        [{"sample": 5, "label": 1}] * 101,
+    ]
+    for bad_answers in answers:
+        assert anna.post("/api/answer", json={"answers": bad_answers}).status_code == 400, bad_answers
+    assert anna.post("/api/next", json={"want": 10**9}).status_code == 400
+    assert anna.get("/api/history?before=x").status_code == 400
+    assert anna.post("/api/settings", json={"reveal": "always"}).status_code == 422
+    assert home.ledger.counts()["answered"] == 0
+
+
+def test_answers_pass_the_same_door(home: Home, anna: httpx.Client) -> None:
+    body = {
+        "answers": [
+            {"sample": 5, "label": 1, "seconds": 2.5, "key": "a"},
+            {"sample": 6, "label": 9},
+            {"sample": 999, "label": 1},
+            {"sample": 7, "label": None, "reason": "bad sample", "seconds": -3},
+            {"sample": 5, "label": 2, "key": "b"},
+        ]
+    }
+    result = anna.post("/api/answer", json=body).json()
+    assert [a["sample"] for a in result["accepted"]] == [5, 7]
+    assert [r["kind"] for r in result["refused"]] == ["unknown class", "unknown sample", "already answered"]
+    again = anna.post("/api/answer", json={"answers": body["answers"][:1]}).json()
+    assert again["accepted"][0]["answer"] == result["accepted"][0]["answer"]
+    lines = {line["sample"]: line for line in home.ledger.labels()}
+    assert (lines[5]["label"], lines[5]["seconds"], lines[5]["annotator"]) == (1, 2.5, "anna")
+    assert (lines[7]["label"], lines[7]["reason"], lines[7]["seconds"]) == (None, "bad sample", 0)
+
+
+def test_what_the_model_thought_comes_after_the_answer_unless_set_otherwise(home: Home, anna: httpx.Client) -> None:
+    top = [[0, 0.625], [1, 0.25]]
+    assert anna.post("/api/next", json={"want": 3}).json()["queue"][0]["thoughts"] == []
+    result = anna.post("/api/answer", json={"answers": [{"sample": 5, "label": 1}]}).json()
+    assert result["accepted"][0]["thoughts"] == top
+    assert result["queue"][0]["thoughts"] == []
+    anna.post("/api/settings", json={"reveal": "before"})
+    assert anna.post("/api/next", json={}).json()["queue"][0]["thoughts"] == top
+    anna.post("/api/answer", json={"answers": [{"sample": 6, "label": 1}]})
+    assert [line["saw_model"] for line in home.ledger.labels()] == [0, 0, 1]
+    anna.post("/api/settings", json={"reveal": "never"})
+    result = anna.post("/api/answer", json={"answers": [{"sample": 7, "label": 1}]}).json()
+    assert result["accepted"][0]["thoughts"] == []
+    assert all(a["thoughts"] == [] for a in anna.get("/api/history").json()["answers"])
+
+
+def test_undo_and_history_are_one_s_own(anna: httpx.Client, ben: httpx.Client) -> None:
+    anna.post("/api/answer", json={"answers": [{"sample": 5, "label": 1}]})
+    assert ben.post("/api/undo", json={}).json()["undone"] == []
+    assert ben.get("/api/history").json()["answers"] == []
+    assert [a["sample"] for a in anna.get("/api/history").json()["answers"]] == [5]
+    refused = ben.post("/api/answer", json={"answers": [{"sample": 5, "label": 2, "revise": True}]}).json()["refused"]
+    assert "anna" in refused[0]["error"]
+    undone = anna.post("/api/undo", json={}).json()
+    assert undone["undone"][0]["sample"] == 5
+    assert undone["queue"][0]["sample"] == 5
+
+
+def test_leaving_ends_the_session(anna: httpx.Client) -> None:
+    kept = anna.cookies[COOKIE]
+    anna.post("/api/leave", json={})
+    anna.cookies.set(COOKIE, kept)
+    assert anna.get("/api/me").status_code == 401
+
+
+def test_texts_are_shown_as_text_and_originals_stay_below_their_directory(tmp_path: Path) -> None:
+    home = text_home(tmp_path / "home", ["to be or not", "<script>alert(1)</script>"], ("a", "b"))
+    ask(home, [0, 1])
+    with served(home) as where, browser(where) as client:
+        enter(client, home, "anna")
+        shown = client.get("/api/samples/1")
+    assert shown.text == "<script>alert(1)</script>"
+    assert shown.headers["content-type"].startswith("text/plain")
+
+    (tmp_path / "files").mkdir()
+    (tmp_path / "files/one.txt").write_text("the original")
+    (tmp_path / "secret.txt").write_text("secret")
+    home.inbox.add_samples({0: "one.txt", 1: "../secret.txt"})
+    card = home.path / "client.json"
+    card.write_text(card.read_text().replace('"originals": ""', f'"originals": "{tmp_path / "files"}"'))
+    view = HomeView(Home(home.path))
+    assert view.show(0).body == b"the original"
+    assert b"secret" not in view.show(1).body
+    with pytest.raises(LabelError, match="no sample 7"):
+        view.show(7)
+
+
+def test_another_interface_needs_tls(tmp_path: Path) -> None:
+    pem = tmp_path / "x.pem"
+    pem.write_text("")
+    for host in ("0.0.0.0", "::", "192.168.1.4", "labels.example"):
+        with pytest.raises(LabelError, match="--tls-cert and --tls-key"):
+            Address(host).check()
+        Address(host, cert=pem, key=pem).check()
+    Address().check()
+    assert is_loopback("::1")
+    assert is_loopback("localhost")
+    with pytest.raises(LabelError, match="both"):
+        Address(cert=pem).check()
+    with pytest.raises(LabelError, match="no file"):
+        Address(cert=pem, key=tmp_path / "y.pem").check()
+    assert origin(Address("0.0.0.0", name="labels.example", cert=pem, key=pem), 8443) == "https://labels.example:8443"
+    assert hosts(Address("192.168.1.4", cert=pem, key=pem), 443) == {"192.168.1.4:443", "192.168.1.4"}
+
+
+def test_a_given_answer_may_be_corrected_through_history(home: Home, anna: httpx.Client) -> None:
+    anna.post("/api/answer", json={"answers": [{"sample": 5, "label": 1}]})
+    found, last = home.inbox.hand_out(home.inbox.mark("taken"))
+    home.inbox.set_taken(last)
+    anna.post("/api/answer", json={"answers": [{"sample": 5, "label": 2, "revise": True}]})
+    assert [(a.label, a.by) for a in found + home.inbox.hand_out(last)[0]] == [(1, "anna"), (2, "anna")]
+    assert anna.get("/api/history").json()["answers"][0]["label"] == 2
+    with pytest.raises(LabelError):
+        home.inbox.answer(Given(5, 0, home.people.named("anna").id))
