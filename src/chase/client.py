@@ -13,32 +13,28 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
 import torch
-from torch import nn
 
 from chase.acquisition import freeze_awaken
-from chase.acquisition.catalog import find_method
-from chase.acquisition.strategy import PoolView, Which
 from chase.annotation.annotator import Annotator, Question
-from chase.annotation.behaviour import Behaviour
 from chase.core.errors import ChaseError, ClientError
 from chase.core.messages import ClientId, ClientUpdate, RoundOrder
-from chase.core.pools import SampleIds, is_in
 from chase.core.randomness import rng
-from chase.core.timing import Stopwatch
-from chase.core.weights import Weights
-from chase.data.resident import Samples
+from chase.core.weights import Array, Weights
 from chase.learning import training
 from chase.learning.inference import logits
+from chase.learning.loss_prediction import loss_extras
 from chase.learning.losses import Alignment, easy_samples, prepare_alignment
 from chase.learning.tracking import classes_seen, epistemic_variation
+from chase.method_loss import method_loss
 from chase.models.net import get_weights, set_weights
-from chase.settings import Settings
+from chase.selection import BEFORE, candidates, choose, training_plan
 from chase.state import ClientState
+from chase.workshop import Costs, Workshop
 
 
 @dataclass(frozen=True)
@@ -68,95 +64,6 @@ class StateStore(Protocol):
         ...
 
 
-@dataclass
-class Costs:
-    """Counts forward passes outside training, and which samples they saw."""
-
-    inferences: int = 0
-    inferred: list[SampleIds] = field(default_factory=list)
-    stopwatch: Stopwatch = field(default_factory=Stopwatch)
-
-    @property
-    def distinct(self) -> int:
-        """Distinct unlabelled samples inferred."""
-        return int(np.unique(np.concatenate(self.inferred)).size) if self.inferred else 0
-
-
-@dataclass(frozen=True)
-class Workshop:
-    """What a turn works with: settings, samples and a network to fill with weights."""
-
-    client: ClientId
-    settings: Settings
-    samples: Samples
-    net: nn.Module
-    num_classes: int
-    behaviour: Behaviour
-
-    @property
-    def needs(self) -> frozenset[str]:
-        """What the strategy needs kept."""
-        return find_method(self.settings.strategy).needs
-
-    @property
-    def keeps_local_model(self) -> bool:
-        """Whether the last local weights are part of the state."""
-        reads_local = "model" in self.needs and self.settings.model == "local"
-        return reads_local or "local_model" in self.needs or self.settings.aligns
-
-
-def candidates(state: ClientState, settings: Settings) -> SampleIds:
-    """What may be asked for: the watched samples that are still unlabelled, or the whole unlabelled pool.
-
-    Only watched samples have a fresh EV, so EV strategies and subset sampling choose among those. A client
-    that has watched nothing yet (it had no labels to train with) chooses among all.
-    """
-    among_watched = "label_changes" in find_method(settings.strategy).needs or settings.subset
-    if among_watched and state.watched.size:
-        return state.watched[is_in(state.watched, state.pools.unlabeled)]
-    return state.pools.unlabeled
-
-
-def choose(shop: Workshop, state: ClientState, order: RoundOrder, costs: Costs) -> tuple[ClientState, list[Question]]:
-    """Select what to ask for; nothing in a client's first turn or off its calendar."""
-    due = order.phase == "select" or (order.phase == "turn" and shop.behaviour.asks(state.turn))
-    room = shop.behaviour.budget - state.pools.asked.size
-    pool_ids = candidates(state, shop.settings)
-    if not due or state.turn == 0 or room <= 0 or pool_ids.size == 0:
-        return state, []
-    with costs.stopwatch.phase("select"):
-        view = pool_view(shop, state, order.weights, pool_ids)
-        strategy = find_method(shop.settings.strategy).strategy()
-        chosen = strategy.select(view, room, rng(order.seed, "select", order.round, shop.client))
-        costs.inferences += view.inferences
-        costs.inferred.append(view.ids[view.inferred])
-    questions = [
-        Question(int(s), order.round, state.turn, shop.settings.strategy, int(ev))
-        for s, ev in zip(chosen, state.ev_of(chosen), strict=True)
-    ]
-    return state.ask(chosen), questions
-
-
-def pool_view(shop: Workshop, state: ClientState, global_weights: Weights, ids: SampleIds) -> PoolView:
-    """The candidates as a strategy may see them."""
-    weights: dict[Which, Weights] = {"global": global_weights}
-    if shop.keeps_local_model:
-        weights["local"] = global_weights if state.local_weights is None else state.local_weights
-    rows = state.at(ids)
-    return PoolView(
-        ids,
-        shop.samples,
-        shop.net,
-        weights,
-        label_changes=state.ev[rows],
-        classes_seen=state.seen[rows],
-        labeled_ids=state.pools.labeled,
-        labeled_classes=state.labels_of(state.pools.labeled),
-        num_classes=shop.num_classes,
-        model=shop.settings.model,
-    )
-
-
 def rest_and_watch(shop: Workshop, state: ClientState, order: RoundOrder) -> ClientState:
     """Freeze, awaken, and draw the samples to watch (Alg. 2)."""
     settings, pools = shop.settings, state.pools
@@ -166,7 +73,7 @@ def rest_and_watch(shop: Workshop, state: ClientState, order: RoundOrder) -> Cli
     if settings.awaken:
         pools = freeze_awaken.awaken(pools, settings.awaken_below * shop.behaviour.budget, settings.beta, draw)
     watched = state.watched[:0]
-    if settings.watches and pools.labeled.size:
+    if settings.watches and order.track and pools.labeled.size:
         size = settings.subset_size if settings.subset else None
         watched = freeze_awaken.watch(pools.unlabeled, state.turn == 0, size, settings.first_watch, draw)
     return replace(state, pools=pools, watched=watched)
@@ -176,7 +83,7 @@ def prepare_teachers(shop: Workshop, state: ClientState, order: RoundOrder, cost
     """Both teachers' outputs on the watched samples, once a turn; None when alignment is skipped."""
     settings = shop.settings
     enough = state.watched.size >= settings.batch_size
-    if not settings.aligns or state.turn == 0 or state.local_weights is None or not enough:
+    if not settings.aligns or state.turn == 0 or order.fresh or state.local_weights is None or not enough:
         return None
     with costs.stopwatch.phase("teachers"):
         rows = shop.samples.rows(state.watched)
@@ -196,22 +103,23 @@ def train(shop: Workshop, state: ClientState, order: RoundOrder, costs: Costs) -
     state = rest_and_watch(shop, state, order)
     labeled = state.pools.labeled
     metrics: dict[str, float] = {}
-    local: Weights = order.weights
+    local, extras = order.origin, loss_extras(order.extras, "start.") or loss_extras(order.extras)
     if labeled.size:
         alignment = prepare_teachers(shop, state, order, costs)
-        set_weights(shop.net, order.weights)
+        set_weights(shop.net, order.origin)
         job = training.Job(
             samples=shop.samples,
             labeled_rows=shop.samples.rows(labeled),
             labels=torch.from_numpy(state.labels_of(labeled)),
             watched_rows=shop.samples.rows(state.watched),
             alignment=alignment,
-            track=settings.tracks_ev and state.watched.size > 0,
+            track=settings.tracks_ev and order.track and state.watched.size > 0,
             seed=order.seed,
             coordinates=(order.round, shop.client),
         )
-        outcome = training.train(shop.net, job, training_plan(settings))
-        local = get_weights(shop.net)
+        with method_loss(shop, state, order, costs) as own:
+            outcome = training.train(shop.net, job, training_plan(settings), own.labeled)
+        local, extras = get_weights(shop.net), own.extras
         costs.inferences += outcome.inferences
         metrics["train_loss"] = outcome.loss
         for phase, seconds in outcome.stopwatch.seconds.items():
@@ -228,22 +136,29 @@ def train(shop: Workshop, state: ClientState, order: RoundOrder, costs: Costs) -
     }
     metrics |= {f"pool_{name}": float(size) for name, size in state.pools.sizes().items()}
     metrics |= {f"seconds_{phase}": seconds for phase, seconds in costs.stopwatch.seconds.items()}
-    kept = local if shop.keeps_local_model and labeled.size else None
-    after = replace(state, turn=state.turn + 1, local_weights=kept)
-    return after, ClientUpdate(shop.client, order.round, local, int(labeled.size), metrics)
+    after = replace(remember(shop, state, order, local, extras), turn=state.turn + 1)
+    return after, ClientUpdate(shop.client, order.round, local, int(labeled.size), metrics, extras)
 
 
-def training_plan(settings: Settings) -> training.Plan:
-    """How the settings say to train."""
-    return training.Plan(
-        epochs=settings.local_epochs,
-        batch_size=settings.batch_size,
-        lr=settings.lr,
-        momentum=settings.momentum,
-        weight_decay=settings.weight_decay,
-        mu=settings.mu if settings.aligns else 0.0,
-        device=settings.device,
-    )
+def remember(
+    shop: Workshop, state: ClientState, order: RoundOrder, local: Weights, extras: dict[str, Array]
+) -> ClientState:
+    """With the models that the method needs in the next turn; a turn without labels changes none of them."""
+    settings = shop.settings
+    if not settings.keeps_local_model or state.pools.labeled.size == 0:
+        return state
+    kept = dict(extras)
+    if settings.keeps_model_before:
+        before = order.origin if state.local_weights is None else state.local_weights
+        kept |= {f"{BEFORE}{name}": array for name, array in before.items()}
+    return replace(state, local_weights=local, extras=kept)
+
+
+def own_model(shop: Workshop, state: ClientState, order: RoundOrder) -> RoundOrder:
+    """The order as the client takes it: in isolation its own last model stands for the global one."""
+    if shop.settings.form != "isolated" or state.local_weights is None:
+        return order
+    return replace(order, weights=state.local_weights, extras=loss_extras(state.extras))
 
 
 class Client:
@@ -277,6 +192,7 @@ class Client:
             overdue = state.overdue(self.shop.settings.patience)
             self._annotator.withdraw(overdue.tolist())
             state = replace(state, pools=state.pools.give_back(overdue))
+            order = own_model(self.shop, state, order)
         with self._stage(order, "selection"):
             state, questions = choose(self.shop, state, order, costs)
         with self._stage(order, "asking"):
@@ -316,3 +232,6 @@ def open_questions(state: ClientState, strategy: str) -> list[Question]:
         Question(int(s), 0, int(turn), strategy, int(ev))
         for s, turn, ev in zip(asked, state.asked_turn[rows], state.ev[rows], strict=True)
     ]
+
+
+__all__ = ["Client", "Costs", "StateStore", "Turn", "Workshop", "candidates", "choose", "train"]

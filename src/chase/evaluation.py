@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -35,3 +37,20 @@ def score(outputs: Tensor, labels: NDArray[np.int64], num_classes: int) -> Score
         macro_f1=float(f1.mean()),
         per_class=[float(r / h) if h else None for r, h in zip(right, held, strict=True)],
     )
+
+
+SCORE_NAMES = ("test_accuracy", "test_loss", "macro_f1", "per_class")
+"""The names of the scores in a line of metrics; all None in a round that is not evaluated."""
+
+
+def score_metrics(found: Scores) -> dict[str, Any]:
+    """Scores under the names they have in a line of metrics."""
+    return dict(zip(SCORE_NAMES, (found.accuracy, found.loss, found.macro_f1, found.per_class), strict=True))
+
+
+def mean_scores(each: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """The unweighted mean of several models' scores: how isolated clients are reported."""
+    mean = {name: sum(scores[name] for scores in each) / len(each) for name in SCORE_NAMES[:3]}
+    columns = zip(*(scores["per_class"] for scores in each), strict=True)
+    per_class = [None if column[0] is None else sum(column) / len(column) for column in columns]
+    return mean | {"per_class": per_class}

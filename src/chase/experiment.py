@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
 
 from chase.checkpoint import Checkpoint
 from chase.core.errors import CheckpointError, DataError
@@ -22,11 +21,10 @@ from chase.data.resident import DataSet
 from chase.engine.choice import make_engine
 from chase.engine.protocol import Engine
 from chase.engine.roster import World
-from chase.evaluation import score
-from chase.models.catalog import NetSpec, build
-from chase.models.net import get_weights
+from chase.evaluation import SCORE_NAMES, mean_scores, score, score_metrics
+from chase.models.catalog import NetSpec
 from chase.record import Record
-from chase.server import Server
+from chase.server import Server, new_start
 from chase.settings import Settings
 
 Metrics = dict[str, Any]
@@ -44,9 +42,9 @@ def split_among_clients(settings: Settings, data: DataSet) -> list[SampleIds]:
     return parts
 
 
-def make_net(settings: Settings, data: DataSet) -> nn.Module:
-    """The network with its seeded initial weights."""
-    return build(NetSpec(settings.net, data.train.shape, data.num_classes, settings.dropout), settings.seed)
+def net_spec(settings: Settings, data: DataSet) -> NetSpec:
+    """How to build the network for the data."""
+    return NetSpec(settings.net, data.train.shape, data.num_classes, settings.dropout)
 
 
 @dataclass
@@ -63,7 +61,7 @@ class Experiment:
         """A new run in a new directory; nothing is written before settings and data are known to fit."""
         data = sources.load(settings.data, settings.data_dir)
         split_among_clients(settings, data)
-        make_net(settings, data)
+        new_start(net_spec(settings, data), settings)
         return cls(Record.create(out, settings), data, [])
 
     @classmethod
@@ -81,9 +79,11 @@ class Experiment:
         checkpoint = Checkpoint(record.path / "checkpoint")
         manifest, problems = checkpoint.latest()
         self.notes += [f"{problem}; going on from the checkpoint before it" for problem in problems]
-        net = make_net(settings, data)
-        weights = get_weights(net) if manifest is None else checkpoint.read_arrays(manifest.server)
-        if weights.keys() != net.state_dict().keys():
+        first = new_start(net_spec(settings, data), settings)
+        server = Server(record.run, settings, first.weights, first.extras, net_spec(settings, data))
+        if manifest is not None:
+            server.restore(checkpoint.read_arrays(manifest.server))
+        if server.weights.keys() != first.weights.keys():
             raise CheckpointError(f"{checkpoint.path} holds weights of another network than '{settings.net}'")
         done = 0 if manifest is None else manifest.round
         record.cut_after(done)
@@ -91,7 +91,6 @@ class Experiment:
 
         parts = split_among_clients(settings, data)
         world = World(settings, data.train, data.train_labels, data.num_classes, parts, data.test)
-        server = Server(record.run, settings, weights)
         engine = make_engine(world, checkpoint, {} if manifest is None else manifest.clients)
         try:
             for round in range(done + 1, settings.rounds + 1):
@@ -105,11 +104,11 @@ class Experiment:
                     server.aggregate(orders, result.updates)
                 metrics = round_metrics(round, result.updates, past[-1] if past else None)
                 with watch.phase("evaluate"):
-                    metrics |= self._evaluate(metrics, engine, server.weights)
+                    metrics |= self._evaluate(metrics, engine, server, result.updates, past)
                 with watch.phase("save"):
                     metrics |= seconds(result.updates, watch, start)
                     record.append(metrics, result.journal)
-                    checkpoint.commit(round, server.weights, engine.saved)
+                    checkpoint.commit(round, server.to_arrays(), engine.saved)
                 past.append(metrics)
                 on_round(metrics)
         finally:
@@ -117,19 +116,27 @@ class Experiment:
             self.notes += engine.notes
         return past
 
-    def _evaluate(self, metrics: Metrics, engine: Engine, weights: Weights) -> Metrics:
-        """Scores of the global model, every so many rounds and whenever the run may end here."""
+    def _evaluate(
+        self, metrics: Metrics, engine: Engine, server: Server, updates: Sequence[ClientUpdate], past: list[Metrics]
+    ) -> Metrics:
+        """Scores of the global model, or the mean of isolated ones, every so many rounds and when the run may end."""
         settings, data = self.record.settings, self.data
+
+        def of(weights: Weights) -> Metrics:
+            return score_metrics(score(engine.test_logits(weights), data.test_labels, data.num_classes))
+
         spent = settings.total_budget and metrics["labels"] >= settings.total_budget
-        if metrics["round"] % settings.eval_every and metrics["round"] != settings.rounds and not spent:
-            return {"test_accuracy": None, "test_loss": None, "macro_f1": None, "per_class": None}
-        found = score(engine.test_logits(weights), data.test_labels, data.num_classes)
-        return {
-            "test_accuracy": found.accuracy,
-            "test_loss": found.loss,
-            "macro_f1": found.macro_f1,
-            "per_class": found.per_class,
-        }
+        due = metrics["round"] % settings.eval_every == 0 or metrics["round"] == settings.rounds or spent
+        if settings.form != "isolated":
+            return of(server.weights) if due else dict.fromkeys(SCORE_NAMES)
+        known: dict[str, Metrics] = dict(past[-1]["client_scores"]) if past else {}
+        if due or len(updates) < settings.clients:
+            known |= {str(u.client): of(u.weights) for u in updates}
+        if due and len(known) < settings.clients:
+            untrained = of(server.weights)
+            known = {str(c): known.get(str(c), untrained) for c in range(settings.clients)}
+        scores = mean_scores(list(known.values())) if due else dict.fromkeys(SCORE_NAMES)
+        return scores | {"client_scores": known}
 
 
 def stop_reason(settings: Settings, last: Sequence[Metrics]) -> str:

@@ -16,6 +16,9 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from chase.acquisition.catalog import METHODS, find_method
+from chase.acquisition.hybrid import DEFAULT_KEYS
+from chase.acquisition.strategy import AcquisitionStrategy
+from chase.aggregation import SERVERS
 from chase.core.errors import SettingsError, unknown
 
 PRESETS = Path(__file__).parent / "presets"
@@ -48,6 +51,7 @@ class Settings(BaseModel):
     lr: float = Field(0.01, gt=0, description="learning rate of local SGD")
     momentum: float = Field(0.5, ge=0, lt=1, description="momentum of local SGD")
     weight_decay: float = Field(0.0, ge=0, description="weight decay of local SGD")
+    prox: float = Field(0.0, ge=0, description="FedProx: weight of prox/2 ||w - w_start||^2 in local training")
 
     # method
     strategy: str = Field("chase", description="method by name (see `chase list`), or package.module:Class")
@@ -65,15 +69,36 @@ class Settings(BaseModel):
     awaken_below: float = Field(3.0, ge=0, description="awaken when unlabelled < this times the budget")
     first_watch: int = Field(0, ge=0, description="cap on the watched samples of the first turn (0 = none)")
     track_ev: bool = Field(False, description="measure EV even where the method does not need it")
+    loss: Literal["cross-entropy", "kcfu"] | None = Field(None, description="labelled loss; unset = as the method says")
+    hybrid_keys: tuple[str, ...] = Field(DEFAULT_KEYS, description="keys in order, for strategy = hybrid")
+    mc_passes: int = Field(20, ge=2, description="passes with dropout, for strategy = bald")
+    mc_dropout: float = Field(0.5, gt=0, lt=1, description="dropout of those passes where the network has none")
+    alone_epochs: int = Field(50, ge=1, description="most epochs of the local-only model, for strategy = logo")
 
     # people
     behaviour: Literal["AbCo", "ReCo", "free"] = Field("ReCo", description="how clients label")
     budget: int = Field(10, ge=0, description="labels a request, for behaviour = AbCo or free")
     period: int = Field(1, ge=1, description="turns between requests, for behaviour = free")
     take_part: float = Field(1.0, gt=0, le=1, description="chance that a client takes part in a round")
+    share_of_clients: float = Field(1.0, gt=0, le=1, description="exact share of the clients drawn each round")
     wrong_labels: float = Field(0.0, ge=0, le=1, description="chance that an answer is wrong")
     answer_delay: int = Field(0, ge=0, description="turns until an answer comes")
     patience: int = Field(0, ge=0, description="turns until an unanswered sample returns (0 = never)")
+
+    # federation
+    form: Literal["continued", "cycles", "reset", "isolated"] = Field(
+        "continued",
+        description="one model throughout; fresh start and one request a cycle; fresh start a round; clients alone",
+    )
+    cycle_rounds: int = Field(25, ge=1, description="rounds a cycle, for form = cycles")
+    cycle_budget: Literal["adaptive", "fixed"] = Field(
+        "adaptive", description="labels a cycle: 0.05 % of the pool a round (1.25 % for 25), or fixed 2.5 %"
+    )
+    server: str = Field("fedavg", description="how updates become the global model: " + ", ".join(SERVERS))
+    server_lr: float | None = Field(None, gt=0, description="server learning rate; unset = as the server says")
+    server_momentum: float = Field(0.9, ge=0, lt=1, description="momentum (beta 1) of fedavgm and fedadam")
+    server_beta2: float = Field(0.99, ge=0, lt=1, description="second-moment decay of fedadam")
+    server_tau: float = Field(1e-3, gt=0, description="adaptivity of fedadam: keeps small moments from large steps")
 
     # run
     rounds: int = Field(200, ge=1, description="communication rounds R")
@@ -94,25 +119,59 @@ class Settings(BaseModel):
     def _fits(self) -> Settings:
         if ":" not in self.strategy and self.strategy not in METHODS:
             raise ValueError(unknown("strategy", self.strategy, METHODS))
+        if self.server not in SERVERS:
+            raise ValueError(unknown("server", self.server, SERVERS))
         return self
 
     def resolved(self) -> Settings:
         """The same with the method's own choices filled in, and the choices checked together."""
-        defaults = find_method(self.strategy)
+        method, whole_pool = find_method(self.strategy), self.form == "cycles"
         fill: dict[str, Any] = {
-            "align": defaults.align if self.align is None else self.align,
-            "freeze": defaults.freeze if self.freeze is None else self.freeze,
-            "subset": defaults.subset if self.subset is None else self.subset,
+            "align": method.align if self.align is None else self.align,
+            "freeze": method.freeze and not whole_pool if self.freeze is None else self.freeze,
+            "subset": method.subset and not whole_pool if self.subset is None else self.subset,
+            "loss": method.loss if self.loss is None else self.loss,
+            "server_lr": SERVERS[self.server].lr if self.server_lr is None else self.server_lr,
         }
         fill["awaken"] = fill["freeze"] if self.awaken is None else self.awaken
         full = self.model_copy(update=fill)
-        if full.local_epochs < 2 and full.tracks_ev:
-            why = "strategy" if "label_changes" in defaults.needs else "freeze, align or track_ev"
+        full._check_together()
+        return full
+
+    def _check_together(self) -> None:
+        if self.local_epochs < 2 and self.tracks_ev:
+            why = "strategy" if "label_changes" in self.needs else "freeze, align or track_ev"
             raise SettingsError(
-                f"local_epochs = {full.local_epochs}, but epistemic variation compares epochs and needs at "
+                f"local_epochs = {self.local_epochs}, but epistemic variation compares epochs and needs at "
                 f"least 2 ({why} = {self.strategy if why == 'strategy' else 'on'}): set local_epochs=2 or more"
             )
-        return full
+        if self.model == "global" and "model" not in self.needs:
+            raise SettingsError(
+                f"model = 'global', but strategy '{self.strategy}' does not choose between the local and the "
+                "global model: leave `model` out"
+            )
+
+    @property
+    def acquisition(self) -> AcquisitionStrategy:
+        """The strategy, made as these settings say."""
+        return find_method(self.strategy).make(self.model_dump())
+
+    @property
+    def needs(self) -> frozenset[str]:
+        """What the strategy needs kept."""
+        return frozenset(self.acquisition.needs)
+
+    @property
+    def keeps_local_model(self) -> bool:
+        """Whether a client keeps its last local weights."""
+        reads_local = "model" in self.needs and self.model == "local"
+        reads_before = "before" in self.needs
+        return reads_local or reads_before or "local_model" in self.needs or self.aligns or self.form == "isolated"
+
+    @property
+    def keeps_model_before(self) -> bool:
+        """Whether a client also keeps the local weights of the turn before."""
+        return "before" in self.needs and self.model == "local"
 
     @property
     def aligns(self) -> bool:
@@ -122,8 +181,7 @@ class Settings(BaseModel):
     @property
     def tracks_ev(self) -> bool:
         """Whether training must track predictions (only meaningful once resolved)."""
-        needs = find_method(self.strategy).needs
-        return bool("label_changes" in needs or self.freeze or self.track_ev or self.aligns)
+        return bool("label_changes" in self.needs or self.freeze or self.track_ev or self.aligns)
 
     @property
     def watches(self) -> bool:
@@ -200,6 +258,7 @@ def to_toml(settings: Settings) -> str:
     lines = []
     for key, value in settings.model_dump().items():
         if value is not None:
-            text = json.dumps(value, ensure_ascii=False) if isinstance(value, str | bool | int | list) else repr(value)
+            plain = isinstance(value, str | bool | int | list | tuple)
+            text = json.dumps(value, ensure_ascii=False) if plain else repr(value)
             lines.append(f"{key} = {text}")
     return "\n".join(lines) + "\n"

@@ -6,7 +6,8 @@ import torch
 from support import blobs, ids, tiny_net
 
 from chase.acquisition.catalog import METHODS, find_method
-from chase.acquisition.strategy import PoolView, top_k
+from chase.acquisition.pool_view import Models, PoolView
+from chase.acquisition.strategy import top_k
 from chase.core.errors import SettingsError
 from chase.core.randomness import rng
 from chase.models.net import get_weights
@@ -19,8 +20,7 @@ def make_view(candidates: np.ndarray, ev: list[int] | None = None, local: bool =
     return PoolView(
         candidates,
         samples,
-        tiny_net(),
-        weights,
+        Models(tiny_net(), weights),
         label_changes=changes,
         classes_seen=changes + 1,
         labeled_ids=ids(0, 1, 2),
@@ -76,7 +76,7 @@ def test_a_view_shows_the_models_that_were_asked_for() -> None:
 
 
 def test_the_local_model_must_be_declared() -> None:
-    with pytest.raises(SettingsError, match="without declaring needs 'local_model'"):
+    with pytest.raises(SettingsError, match="which its .needs. do not declare"):
         make_view(ids(10), local=False).probs("local")
 
 
@@ -111,5 +111,5 @@ def test_a_path_without_a_module_is_refused(name: str) -> None:
 
 def test_a_strategy_of_ones_own() -> None:
     method = find_method("chase.acquisition.random:Random")
-    assert method.needs == frozenset()
+    assert method.make({}).needs == frozenset()
     assert (method.align, method.freeze, method.subset) == ("none", False, False)

@@ -2,30 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
+from chase.acquisition.badge import Badge
+from chase.acquisition.bald import Bald
+from chase.acquisition.coreset import CoreSet
+from chase.acquisition.entropy import Entropy
 from chase.acquisition.epistemic import EpistemicVariation, NumberClass, WithGlobalVariation
+from chase.acquisition.hybrid import Hybrid
+from chase.acquisition.ksas import Ksas
+from chase.acquisition.least_confidence import LeastConfidence
+from chase.acquisition.ll4al import LearningLoss
+from chase.acquisition.logo import LoGo, LoGoChase
+from chase.acquisition.margin import Margin
 from chase.acquisition.random import Random
-from chase.acquisition.strategy import AcquisitionStrategy
+from chase.acquisition.strategy import NEEDS, AcquisitionStrategy
+from chase.acquisition.tod import TemporalDiscrepancy
 from chase.core.errors import SettingsError, unknown
 from chase.models.catalog import load_object
 
 
 @dataclass(frozen=True)
 class Method:
-    """What a name stands for; the settings align, freeze and subset override the defaults."""
+    """What a name stands for; the settings align, freeze, subset and loss override the defaults."""
 
     about: str
-    strategy: Callable[[], AcquisitionStrategy]
+    strategy: Callable[..., AcquisitionStrategy]
     align: str = "none"
     freeze: bool = False
     subset: bool = False
+    loss: str = "cross-entropy"
+    options: tuple[str, ...] = ()
+    """Settings that the strategy is made with."""
 
-    @property
-    def needs(self) -> frozenset[str]:
-        """What the strategy needs kept."""
-        return frozenset(self.strategy().needs)
+    def make(self, settings: Mapping[str, Any]) -> AcquisitionStrategy:
+        """The strategy, with its options out of the settings."""
+        return self.strategy(**{name: settings[name] for name in self.options})
 
 
 METHODS: dict[str, Method] = {
@@ -33,7 +47,20 @@ METHODS: dict[str, Method] = {
     "ev": Method("CHASe without alignment", EpistemicVariation, "none", True, True),
     "number-class": Method("ev, scored EV + distinct classes", NumberClass, "none", True, True),
     "+gev": Method("ev, scored EV + |H(global) - H(local)|", WithGlobalVariation, "none", True, True),
+    "hybrid": Method("ev, its ties broken by hybrid_keys", Hybrid, freeze=True, subset=True, options=("hybrid_keys",)),
     "random": Method("random selection (FedRandom)", Random),
+    "entropy": Method("highest entropy (FedEntropy; model = global: FAL)", Entropy),
+    "margin": Method("smallest difference of the two likeliest classes", Margin),
+    "least-confidence": Method("lowest probability of the likeliest class", LeastConfidence),
+    "coreset": Method("k-centre greedy on features (FedCoreset; model = global: FAL)", CoreSet),
+    "ll4al": Method("highest predicted loss (FedLL4AL; model = global: FAL)", LearningLoss),
+    "bald": Method("disagreement of passes with dropout", Bald, options=("mc_passes", "mc_dropout")),
+    "badge": Method("k-means++ seeding on last-layer gradients", Badge),
+    "tod": Method("temporal output discrepancy", TemporalDiscrepancy),
+    "ksas": Method("disagreement of local and global model in own classes", Ksas),
+    "kafal": Method("ksas with the loss KCFU", Ksas, loss="kcfu"),
+    "logo": Method("clusters of a local-only model, entropy of the global", LoGo),
+    "logo-chase": Method("logo with the previous local model and plain features", LoGoChase),
 }
 
 
@@ -43,6 +70,9 @@ def find_method(name: str) -> Method:
         made = load_object("strategy", name)
         if not hasattr(made, "select") or not hasattr(made, "needs"):
             raise SettingsError(f"strategy '{name}' needs an attribute `needs` and a method `select`")
+        odd = sorted(set(made.needs) - set(NEEDS)) if isinstance(made.needs, frozenset | set) else []
+        if odd:
+            raise SettingsError(unknown(f"need of strategy '{name}'", odd[0], NEEDS))
         return Method(name, made)
     if name not in METHODS:
         raise SettingsError(unknown("strategy", name, METHODS))

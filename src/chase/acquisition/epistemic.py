@@ -12,14 +12,9 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from chase.acquisition.entropy import entropy
 from chase.acquisition.strategy import PoolView, Scores, top_k
 from chase.core.pools import SampleIds
-
-
-def entropy(probs: NDArray[np.float64]) -> Scores:
-    """-sum p log p of probs (samples, classes), with 0 log 0 = 0 -> (samples,)."""
-    safe = np.where(probs > 0, probs, 1.0)
-    return np.asarray(-(probs * np.log(safe)).sum(axis=1), dtype=np.float64)
 
 
 def number_class_score(label_changes: NDArray[np.int64], classes_seen: NDArray[np.int64]) -> Scores:

@@ -10,6 +10,9 @@ RECO = ((5, 5), (7, 3), (10, 1))
 """Passive, ordinary, aggressive: (labels a request, turns between requests)."""
 RECO_SHARES = (2, 6, 2)
 ABCO_BUDGET = 10
+CYCLE_SHARE_A_ROUND = 0.0005
+"""Adaptive budget of a cycle: 1.25 / 2.5 / 3.75 / 5 % of the original pool for 25 / 50 / 75 / 100 rounds."""
+CYCLE_SHARE_FIXED = 0.025
 
 
 @dataclass(frozen=True)
@@ -44,3 +47,9 @@ def behaviours(kind: str, clients: int, seed: int, budget: int, period: int) -> 
     if kind == "ReCo":
         return reco(clients, seed)
     return [Behaviour(budget, 1 if kind == "AbCo" else period)] * clients
+
+
+def per_cycle(pool: int, rounds: int, kind: str) -> Behaviour:
+    """Labels a cycle of ``rounds`` for a client whose original unlabelled pool has ``pool`` samples, at least one."""
+    share = CYCLE_SHARE_FIXED if kind == "fixed" else CYCLE_SHARE_A_ROUND * rounds
+    return Behaviour(max(1, round(share * pool)), 1)

@@ -31,10 +31,22 @@ class RoundOrder:
     phase: str = "turn"
     """What the client does besides training: "turn" (ask when its calendar says so), "train" (only train)
     or "select" (ask now, whatever the calendar says)."""
-    fresh: bool = False
-    """The model starts anew (first round, or a reset): alignment has no previous model to hold on to."""
+    start: Weights | None = None
+    """Where training begins, if not at the global model: a fresh start, which selection does not see."""
+    track: bool = True
+    """Whether this round is tracked: in cycles only the last round of each is."""
     extras: Arrays = field(default_factory=dict)
-    """Arrays that a method declares, such as the state of a loss-prediction module."""
+    """Arrays that a method declares, such as a loss-prediction module; ``start.``: where those begin anew."""
+
+    @property
+    def fresh(self) -> bool:
+        """The model starts anew: losses have no previous model to hold on to."""
+        return self.start is not None
+
+    @property
+    def origin(self) -> Weights:
+        """The weights that training starts from."""
+        return self.weights if self.start is None else self.start
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import nn
 
-from chase.annotation.behaviour import Behaviour, behaviours
+from chase.annotation.behaviour import Behaviour, behaviours, per_cycle
 from chase.annotation.oracle import Oracle
 from chase.checkpoint import Checkpoint, SavedFile
 from chase.client import Client, Turn, Workshop
@@ -35,8 +35,11 @@ class World:
     test: Samples
 
     def behaviours(self) -> list[Behaviour]:
-        """One a client."""
+        """One a client; in cycles a share of its original unlabelled pool, asked for once a cycle."""
         s = self.settings
+        if s.form == "cycles":
+            pools = [self.start(client).pools.unlabeled.size for client in range(s.clients)]
+            return [per_cycle(pool, s.cycle_rounds, s.cycle_budget) for pool in pools]
         return behaviours(s.behaviour, s.clients, s.seed, s.budget, s.period)
 
     def start(self, client: ClientId) -> ClientState:

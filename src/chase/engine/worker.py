@@ -114,14 +114,17 @@ class Worker:
     def _keep(self, header: dict[str, Any], arrays: dict[str, Array]) -> None:
         if header["order"] == 0:
             self._orders.clear()
-        weights, extras = split_arrays(arrays)
-        self._orders[header["order"]] = RoundOrder(**header["fields"], weights=weights, extras=extras)
+        self._orders[header["order"]] = RoundOrder(
+            **header["fields"],
+            weights=part_of(arrays, "w."),
+            start=part_of(arrays, "s.") or None,
+            extras=part_of(arrays, "x."),
+        )
 
 
-def split_arrays(arrays: dict[str, Array]) -> tuple[dict[str, Array], dict[str, Array]]:
-    """Weights and extras of one frame."""
-    weights = {name[2:]: array for name, array in arrays.items() if name.startswith("w.")}
-    return weights, {name[2:]: array for name, array in arrays.items() if name.startswith("x.")}
+def part_of(arrays: dict[str, Array], prefix: str) -> dict[str, Array]:
+    """The arrays of a frame that have the prefix, without it."""
+    return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
 
 
 def serve(line: socket.socket, data: int) -> None:

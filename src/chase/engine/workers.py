@@ -28,7 +28,7 @@ from chase.core.weights import Array, Weights
 from chase.engine import wire
 from chase.engine.protocol import RoundResult
 from chase.engine.roster import World
-from chase.engine.worker import pack_world, split_arrays
+from chase.engine.worker import pack_world, part_of
 from chase.learning.inference import CHUNK
 
 TRIES = 3
@@ -78,10 +78,11 @@ def _order_frame(order: RoundOrder, number: int) -> tuple[dict[str, Any], dict[s
         "round": order.round,
         "seed": order.seed,
         "phase": order.phase,
-        "fresh": order.fresh,
+        "track": order.track,
     }
     arrays = {f"w.{name}": a for name, a in order.weights.items()}
     arrays |= {f"x.{name}": a for name, a in order.extras.items()}
+    arrays |= {f"s.{name}": a for name, a in (order.start or {}).items()}
     return {"kind": "order", "order": number, "fields": fields}, arrays
 
 
@@ -129,7 +130,7 @@ class Workers:
         result = RoundResult()
         for client in sorted(tasks):
             header, arrays = tasks[client].answer or ({}, {})
-            weights, extras = split_arrays(arrays)
+            weights, extras = part_of(arrays, "w."), part_of(arrays, "x.")
             metrics = header["metrics"]
             round = orders[client].round
             result.updates.append(ClientUpdate(client, round, weights, header["num_labeled"], metrics, extras))

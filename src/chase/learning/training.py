@@ -42,6 +42,10 @@ class Plan:
     momentum: float
     weight_decay: float
     mu: float
+    prox: float = 0.0
+    """FedProx: weight of prox/2 * ||w - w_start||^2."""
+    stop_at: float = 0.0
+    """End after the epoch that classifies this share rightly (0 = never); the labelled samples are then watched."""
     device: str = "cpu"
 
 
@@ -73,16 +77,28 @@ class Outcome:
     stopwatch: Stopwatch = field(default_factory=Stopwatch)
 
 
-class Objective(Protocol):
-    """The loss of a step; methods with a loss of their own bring one."""
+class LabeledLoss(Protocol):
+    """The loss of the labelled half of a step; methods with a loss of their own bring one."""
 
     def parameters(self) -> Sequence[nn.Parameter]:
         """Further parameters that are trained with the network's."""
         ...
 
-    def loss(self, net: nn.Module, x: Tensor, y: Tensor, step: Step) -> Tensor:
-        """x (batch, ...), y (batch,) -> scalar."""
+    def loss(self, net: nn.Module, outputs: Tensor, y: Tensor, step: Step) -> Tensor:
+        """outputs (batch, classes) that ``net`` just gave for the labelled samples, y (batch,) -> scalar."""
         ...
+
+
+class CrossEntropy:
+    """The plain loss: mean cross-entropy."""
+
+    def parameters(self) -> Sequence[nn.Parameter]:
+        """None beyond the network's."""
+        return ()
+
+    def loss(self, net: nn.Module, outputs: Tensor, y: Tensor, step: Step) -> Tensor:
+        """Mean over the batch."""
+        return F.cross_entropy(outputs, y)
 
 
 @dataclass(frozen=True)
@@ -90,6 +106,7 @@ class Step:
     """Where in a turn a step stands."""
 
     epoch: int
+    """Counts from 0."""
     epochs: int
     draw: np.random.Generator
 
@@ -102,12 +119,16 @@ class Step:
 class FlatSGD:
     """SGD with momentum over one flat buffer: a handful of operations however many parameters there are.
 
-    Equal to ``torch.optim.SGD``: v = momentum * v + (g + decay * w); w = w - lr * v.
+    Equal to ``torch.optim.SGD``: v = momentum * v + (g + decay * w); w = w - lr * v. With ``prox``, g has
+    the gradient of FedProx's term, prox * (w - w_start), added to it.
     """
 
-    def __init__(self, parameters: Sequence[nn.Parameter], lr: float, momentum: float, weight_decay: float) -> None:
-        self.lr, self.momentum, self.weight_decay = lr, momentum, weight_decay
+    def __init__(
+        self, parameters: Sequence[nn.Parameter], lr: float, momentum: float, weight_decay: float, prox: float = 0.0
+    ) -> None:
+        self.lr, self.momentum, self.weight_decay, self.prox = lr, momentum, weight_decay, prox
         self.flat = torch.cat([p.detach().reshape(-1) for p in parameters])
+        self.start = self.flat.clone() if prox else self.flat
         self.grad = torch.zeros_like(self.flat)
         self.velocity = torch.zeros_like(self.flat)
         at = 0
@@ -121,42 +142,44 @@ class FlatSGD:
         """One step from the gathered gradients, which are cleared."""
         if self.weight_decay:
             self.grad.add_(self.flat, alpha=self.weight_decay)
+        if self.prox:
+            self.grad.add_(self.flat, alpha=self.prox).sub_(self.start, alpha=self.prox)
         self.velocity.mul_(self.momentum).add_(self.grad)
         self.flat.add_(self.velocity, alpha=-self.lr)
         self.grad.zero_()
 
 
 class Aligned:
-    """Cross-entropy on the labelled half plus mu times the alignment loss on as many watched samples."""
+    """The loss of the labelled half plus mu times the alignment loss on as many watched samples."""
 
-    def __init__(self, job: Job, plan: Plan, one_pass: bool) -> None:
-        self._mu, self._one_pass = plan.mu, one_pass
+    def __init__(self, job: Job, plan: Plan, one_pass: bool, labeled: LabeledLoss) -> None:
+        self._mu, self._one_pass, self._labeled = plan.mu, one_pass, labeled
         self._alignment = alignment_in_use(job, plan)
         if self._alignment is not None:
             self._watched = ready_rows(job.samples, job.watched_rows)
 
     def parameters(self) -> Sequence[nn.Parameter]:
-        """None beyond the network's."""
-        return ()
+        """Those of the labelled half."""
+        return self._labeled.parameters()
 
     def loss(self, net: nn.Module, x: Tensor, y: Tensor, step: Step) -> Tensor:
-        """CE + mu * alignment."""
+        """Labelled loss + mu * alignment."""
         if self._alignment is None:
-            return F.cross_entropy(net(x), y)
+            return self._labeled.loss(net, net(x), y, step)
         size = y.shape[0]
         pick = draw_watched(step.draw, self._watched.total, size)
         unlabeled = self._watched.take(pick).to(x.device)
         if self._one_pass:
             out = net(torch.cat([x, unlabeled]))
-            labeled_out, unlabeled_out = out[:size], out[size:]
+            labeled_loss, unlabeled_out = self._labeled.loss(net, out[:size], y, step), out[size:]
         else:
-            labeled_out, unlabeled_out = net(x), net(unlabeled)
+            labeled_loss, unlabeled_out = self._labeled.loss(net, net(x), y, step), net(unlabeled)
         align = alignment_loss(
             unlabeled_out,
             self._alignment.directions[pick].to(x.device),
             self._alignment.aligned[pick].to(x.device),
         )
-        return F.cross_entropy(labeled_out, y) + self._mu * align
+        return labeled_loss + self._mu * align
 
 
 def alignment_in_use(job: Job, plan: Plan) -> Alignment | None:
@@ -186,15 +209,15 @@ class Stepper(Protocol):
 
 
 class PlainStepper:
-    """Any network and any objective, by autograd."""
+    """Any network and any labelled loss, by autograd."""
 
-    def __init__(self, net: nn.Module, job: Job, plan: Plan, objective: Objective | None) -> None:
+    def __init__(self, net: nn.Module, job: Job, plan: Plan, labeled: LabeledLoss | None) -> None:
         self._net, self._job, self._device = net, job, torch.device(plan.device)
-        self._goal = objective or Aligned(job, plan, one_pass=not has_batch_norm(net))
+        self._goal = Aligned(job, plan, one_pass=not has_batch_norm(net), labeled=labeled or CrossEntropy())
         net.to(self._device).train()
         seed_dropout(net, MaskSource(job.seed, *job.coordinates))
         parameters = [*net.parameters(), *self._goal.parameters()]
-        self._optimiser = FlatSGD(parameters, plan.lr, plan.momentum, plan.weight_decay)
+        self._optimiser = FlatSGD(parameters, plan.lr, plan.momentum, plan.weight_decay, plan.prox)
         self._x, self._y = ready_rows(job.samples, job.labeled_rows), job.labels.to(self._device)
 
     def step(self, take: Tensor, step: Step) -> float:
@@ -283,17 +306,17 @@ def ready_rows(samples: Samples, rows: Tensor) -> ReadyRows:
     return ReadyRows(samples, rows, samples.ready(rows) if rows.numel() <= RESIDENT_ROWS else None)
 
 
-def make_stepper(net: nn.Module, job: Job, plan: Plan, objective: Objective | None) -> Stepper:
-    """The fused steps where network, objective and device allow them."""
-    fused = fused_for(net) if objective is None and plan.device == "cpu" else None
-    return PlainStepper(net, job, plan, objective) if fused is None else FusedStepper(fused, job, plan)
+def make_stepper(net: nn.Module, job: Job, plan: Plan, labeled: LabeledLoss | None) -> Stepper:
+    """The fused steps where network, loss and device allow them."""
+    fused = fused_for(net) if labeled is None and plan.prox == 0.0 and plan.device == "cpu" else None
+    return PlainStepper(net, job, plan, labeled) if fused is None else FusedStepper(fused, job, plan)
 
 
-def train(net: nn.Module, job: Job, plan: Plan, objective: Objective | None = None) -> Outcome:
-    """Train ``net`` in place for one turn."""
+def train(net: nn.Module, job: Job, plan: Plan, labeled: LabeledLoss | None = None) -> Outcome:
+    """Train ``net`` in place for one turn; ``labeled`` None is plain cross-entropy."""
     watch = Stopwatch()
     with watch.phase("train"):
-        stepper = make_stepper(net, job, plan, objective)
+        stepper = make_stepper(net, job, plan, labeled)
         draw = rng(job.seed, "batches", *job.coordinates)
         size = job.labels.numel()
     history: list[NDArray[np.int64]] = []
@@ -306,6 +329,8 @@ def train(net: nn.Module, job: Job, plan: Plan, objective: Objective | None = No
         if job.track:
             with watch.phase("track"):
                 history.append(stepper.predictions())
+            if plan.stop_at and float((history[-1] == job.labels.numpy()).mean()) >= plan.stop_at:
+                break
     stepper.finish()
     watched = job.watched_rows.numel()
     return Outcome(

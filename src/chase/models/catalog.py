@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib
+import os
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -38,10 +40,12 @@ NETS: dict[str, tuple[str, Callable[..., nn.Module]]] = {
 def load_object(kind: str, path: str) -> Any:
     """The object that ``package.module:name`` names."""
     module, _, name = path.partition(":")
+    if os.getcwd() not in sys.path:
+        sys.path.append(os.getcwd())  # a module beside the settings, whatever the command was started from
     try:
         found = importlib.import_module(module)
-    except (ImportError, ValueError, TypeError) as error:  # the last two: no module named, a relative one
-        raise SettingsError(f"{kind} '{path}': cannot import '{module}' ({error})") from None
+    except Exception as error:
+        raise SettingsError(f"{kind} '{path}': cannot import '{module}' ({type(error).__name__}: {error})") from error
     if not hasattr(found, name):
         raise SettingsError(f"{kind} '{path}': module '{module}' has no '{name}'")
     return getattr(found, name)

@@ -54,10 +54,12 @@ class Dropout(nn.Module):
         super().__init__()
         self.p, self.channelwise = p, channelwise
         self.source: MaskSource | None = None
+        self.always = False
+        """Drop in eval mode too, for passes that measure what dropout changes."""
 
     def forward(self, x: Tensor) -> Tensor:
         """x (batch, channels, ...) with elements or channels dropped when training."""
-        if not self.training or self.p == 0.0:
+        if self.p == 0.0 or not (self.training or self.always):
             return x
         if self.source is None:
             raise RuntimeError("dropout was not seeded: call seed_dropout(net, source) before training")

@@ -1,0 +1,148 @@
+"""The first step of a turn: which samples the client asks about."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import torch
+
+from chase.acquisition.pool_view import Models, PoolView, Which
+from chase.annotation.annotator import Question
+from chase.core.errors import SettingsError
+from chase.core.messages import RoundOrder
+from chase.core.pools import SampleIds, is_in
+from chase.core.randomness import rng
+from chase.core.weights import Arrays, Weights
+from chase.learning import training
+from chase.learning.loss_prediction import loss_extras
+from chase.models.catalog import build
+from chase.models.net import get_weights, set_weights
+from chase.settings import Settings
+from chase.state import ClientState
+from chase.workshop import Costs, Workshop
+
+BEFORE = "before."
+"""Prefix of the weights of the local model before the last, among a state's extras."""
+ALONE_UNTIL = 0.99
+"""A local-only model is trained until it classifies this share of its labelled samples rightly."""
+
+
+def candidates(state: ClientState, settings: Settings) -> SampleIds:
+    """What may be asked for: the watched samples that are still unlabelled, or the whole unlabelled pool.
+
+    Only watched samples have a fresh EV, so EV strategies and subset sampling choose among those. A client
+    that has watched nothing yet (it had no labels to train with) chooses among all.
+    """
+    among_watched = "label_changes" in settings.needs or settings.subset
+    if among_watched and state.watched.size:
+        return state.watched[is_in(state.watched, state.pools.unlabeled)]
+    return state.pools.unlabeled
+
+
+def choose(shop: Workshop, state: ClientState, order: RoundOrder, costs: Costs) -> tuple[ClientState, list[Question]]:
+    """Select what to ask for; nothing in a client's first turn or off its calendar."""
+    due = order.phase == "select" or (order.phase == "turn" and shop.behaviour.asks(state.turn))
+    room = shop.behaviour.budget - state.pools.asked.size
+    pool_ids = candidates(state, shop.settings)
+    if not due or state.turn == 0 or room <= 0 or pool_ids.size == 0:
+        return state, []
+    with costs.stopwatch.phase("select"):
+        view = pool_view(shop, state, order, pool_ids)
+        draw = rng(order.seed, "select", order.round, shop.client)
+        chosen = checked(shop.settings.acquisition.select(view, room, draw), view, room, shop.settings.strategy)
+        costs.inferences += view.inferences
+        costs.inferred.append(view.ids[view.inferred])
+    questions = [
+        Question(int(s), order.round, state.turn, shop.settings.strategy, int(ev))
+        for s, ev in zip(chosen, state.ev_of(chosen), strict=True)
+    ]
+    return state.ask(chosen), questions
+
+
+def checked(chosen: SampleIds, view: PoolView, budget: int, strategy: str) -> SampleIds:
+    """The choice, if it is one: at most ``budget`` candidates."""
+    if chosen.size > budget:
+        raise SettingsError(f"strategy '{strategy}' chose {chosen.size} samples, but {budget} may be asked for")
+    stray = chosen[~is_in(chosen, view.ids)]
+    if stray.size:
+        raise SettingsError(f"strategy '{strategy}' chose sample {stray[0]}, which is no candidate")
+    return chosen
+
+
+def pool_view(shop: Workshop, state: ClientState, order: RoundOrder, ids: SampleIds) -> PoolView:
+    """The candidates as a strategy may see them."""
+    settings, rows = shop.settings, state.at(ids)
+    return PoolView(
+        ids,
+        shop.samples,
+        models(shop, state, order),
+        label_changes=state.ev[rows],
+        classes_seen=state.seen[rows],
+        labeled_ids=state.pools.labeled,
+        labeled_classes=state.labels_of(state.pools.labeled),
+        num_classes=shop.num_classes,
+        model=settings.model,
+    )
+
+
+def models(shop: Workshop, state: ClientState, order: RoundOrder) -> Models:
+    """The weights that the strategy's needs entitle it to; a client that never trained has the global model."""
+    settings = shop.settings
+    local = order.weights if state.local_weights is None else state.local_weights
+    weights: dict[Which, Weights] = {"global": order.weights}
+    losses: dict[Which, Arrays] = {}
+    if settings.keeps_local_model:
+        weights["local"] = local
+    if settings.keeps_model_before:
+        weights["before"] = model_before(state) or local
+    elif "before" in settings.needs:
+        weights["before"] = local
+    if "loss_module" in settings.needs:
+        losses = {"global": loss_extras(order.extras), "local": loss_extras(state.extras) or loss_extras(order.extras)}
+    return Models(
+        shop.net,
+        weights,
+        losses,
+        train_alone=lambda: train_alone(shop, state, order),
+        seed=(order.seed, order.round, shop.client),
+    )
+
+
+def model_before(state: ClientState) -> Weights:
+    """The weights of the local model before the last; empty if there is none."""
+    return {name.removeprefix(BEFORE): a for name, a in state.extras.items() if name.startswith(BEFORE)}
+
+
+def train_alone(shop: Workshop, state: ClientState, order: RoundOrder) -> tuple[Weights, int]:
+    """A model trained from the run's first weights on this client's labels alone, and its passes outside training."""
+    settings, labeled = shop.settings, state.pools.labeled
+    set_weights(shop.net, get_weights(build(shop.spec, order.seed)))
+    if labeled.size == 0:
+        return get_weights(shop.net), 0
+    job = training.Job(
+        samples=shop.samples,
+        labeled_rows=shop.samples.rows(labeled),
+        labels=torch.from_numpy(state.labels_of(labeled)),
+        watched_rows=shop.samples.rows(labeled),
+        alignment=None,
+        track=True,
+        seed=order.seed,
+        coordinates=("alone", order.round, shop.client),
+    )
+    plan = replace(training_plan(settings), epochs=settings.alone_epochs, mu=0.0, prox=0.0, stop_at=ALONE_UNTIL)
+    outcome = training.train(shop.net, job, plan)
+    return get_weights(shop.net), outcome.inferences
+
+
+def training_plan(settings: Settings) -> training.Plan:
+    """How the settings say to train."""
+    return training.Plan(
+        epochs=settings.local_epochs,
+        batch_size=settings.batch_size,
+        lr=settings.lr,
+        momentum=settings.momentum,
+        weight_decay=settings.weight_decay,
+        mu=settings.mu if settings.aligns else 0.0,
+        prox=settings.prox,
+        device=settings.device,
+    )
