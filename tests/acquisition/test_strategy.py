@@ -76,7 +76,7 @@ def test_a_view_shows_the_models_that_were_asked_for() -> None:
 
 
 def test_the_local_model_must_be_declared() -> None:
-    with pytest.raises(SettingsError, match="which its .needs. do not declare"):
+    with pytest.raises(SettingsError, match=r"which its .needs. do not declare"):
         make_view(ids(10), local=False).probs("local")
 
 
