@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import nn
 
 from chase.checkpoint import Checkpoint
 from chase.core.errors import CheckpointError, DataError
@@ -22,7 +23,7 @@ from chase.engine.choice import make_engine
 from chase.engine.protocol import Engine
 from chase.engine.roster import World
 from chase.evaluation import SCORE_NAMES, mean_scores, score, score_metrics
-from chase.models.catalog import NetSpec
+from chase.models.catalog import NetSpec, build
 from chase.record import Record
 from chase.server import Server, new_start
 from chase.settings import Settings
@@ -45,6 +46,11 @@ def split_among_clients(settings: Settings, data: DataSet) -> list[SampleIds]:
 def net_spec(settings: Settings, data: DataSet) -> NetSpec:
     """How to build the network for the data."""
     return NetSpec(settings.net, data.train.shape, data.num_classes, settings.dropout)
+
+
+def make_net(settings: Settings, data: DataSet) -> nn.Module:
+    """The network with its seeded initial weights."""
+    return build(net_spec(settings, data), settings.seed)
 
 
 @dataclass
