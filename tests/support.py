@@ -20,10 +20,10 @@ from chase.core.randomness import rng
 from chase.core.weights import digest
 from chase.data.resident import DataSet, Samples
 from chase.engine.roster import Roster, World
-from chase.experiment import make_net, split_among_clients
+from chase.experiment import net_spec, split_among_clients
 from chase.models.catalog import NetSpec, build
 from chase.models.net import get_weights
-from chase.server import Server
+from chase.server import Server, new_start
 from chase.settings import Settings, from_mapping
 from chase.state import ClientState
 
@@ -164,7 +164,8 @@ def simulate(
     world = World(settings, data.train, labels, data.num_classes, parts, data.test)
     roster, saved, story = Roster(world, Checkpoint(where)), {}, Story()
     story.initial = {int(s) for client in range(settings.clients) for s in world.start(client).pools.labeled}
-    server = Server("run", settings, get_weights(make_net(settings, data)))
+    first = new_start(net_spec(settings, data), settings)
+    server = Server("run", settings, first.weights, first.extras, net_spec(settings, data))
     for round in range(1, settings.rounds + 1):
         orders, updates, journal = server.orders(round), [], []
         clients = list(orders) if shuffle is None else rng(shuffle, "order", round).permutation(list(orders)).tolist()

@@ -70,7 +70,7 @@ class Settings(BaseModel):
     first_watch: int = Field(0, ge=0, description="cap on the watched samples of the first turn (0 = none)")
     track_ev: bool = Field(False, description="measure EV even where the method does not need it")
     loss: Literal["cross-entropy", "kcfu"] | None = Field(None, description="labelled loss; unset = as the method says")
-    hybrid_keys: tuple[str, ...] = Field(DEFAULT_KEYS, description="keys in order, for strategy = hybrid")
+    hybrid_keys: list[str] = Field(list(DEFAULT_KEYS), description="keys in order, for strategy = hybrid")
     mc_passes: int = Field(20, ge=2, description="passes with dropout, for strategy = bald")
     mc_dropout: float = Field(0.5, gt=0, lt=1, description="dropout of those passes where the network has none")
     alone_epochs: int = Field(50, ge=1, description="most epochs of the local-only model, for strategy = logo")
@@ -258,7 +258,7 @@ def to_toml(settings: Settings) -> str:
     lines = []
     for key, value in settings.model_dump().items():
         if value is not None:
-            plain = isinstance(value, str | bool | int | list | tuple)
+            plain = isinstance(value, str | bool | int | list)
             text = json.dumps(value, ensure_ascii=False) if plain else repr(value)
             lines.append(f"{key} = {text}")
     return "\n".join(lines) + "\n"

@@ -62,6 +62,11 @@ def check_fits(weights: Weights, like: Weights, who: str) -> None:
             raise UpdateError(f"{who}: '{name}' holds NaN or infinity")
 
 
+def contiguous(array: Array) -> Array:
+    """The array in one piece of memory; a single number (a batch-norm counter) keeps its empty shape."""
+    return np.ascontiguousarray(array).reshape(array.shape)
+
+
 def digest(weights: Weights) -> str:
     """A fingerprint that two sets of weights share only if they are equal bit for bit."""
     sha = hashlib.sha256()
@@ -74,7 +79,7 @@ def digest(weights: Weights) -> str:
 
 def to_bytes(arrays: Arrays, note: Mapping[str, str] | None = None) -> bytes:
     """Arrays as a safetensors blob."""
-    return save({name: np.ascontiguousarray(a) for name, a in arrays.items()}, metadata=dict(note or {}))
+    return save({name: contiguous(a) for name, a in arrays.items()}, metadata=dict(note or {}))
 
 
 def read(path: Path) -> dict[str, Array]:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
 from chase.core.errors import SettingsError
-from chase.core.weights import Array, Weights
+from chase.core.weights import Array, Weights, contiguous
 
 
 class Net(nn.Module):
@@ -51,4 +50,4 @@ def set_weights(net: nn.Module, weights: Weights) -> None:
                     f"weights do not match the network: '{name}' has shape {list(array.shape)}, "
                     f"the network {list(tensor.shape)}"
                 )
-            tensor.copy_(torch.from_numpy(np.ascontiguousarray(array)))
+            tensor.copy_(torch.from_numpy(contiguous(array)))
