@@ -78,6 +78,12 @@ class Experiment:
             record.change(changes)
         return cls(record, sources.load(record.settings.data, record.settings.data_dir), [])
 
+    @property
+    def saved_rounds(self) -> int:
+        """How many rounds a resume would find done."""
+        manifest, _ = Checkpoint(self.record.path / "checkpoint").latest()
+        return 0 if manifest is None else manifest.round
+
     def run(self, on_round: Callable[[Metrics], None] = lambda metrics: None) -> list[Metrics]:
         """All rounds that are left; returns the metrics of every round."""
         torch.set_num_threads(1)

@@ -64,8 +64,7 @@ def go(experiment: Experiment, as_json: bool) -> None:
         with progress:
             metrics = experiment.run(progress.round_done)
     except KeyboardInterrupt:
-        done = record.metrics[-1]["round"] if record.metrics else 0
-        progress.say(f"stopped; {done} rounds are saved. Go on with: chase resume {record.path}")
+        progress.say(f"stopped; {experiment.saved_rounds} rounds are saved. Go on with: chase resume {record.path}")
         say_report(progress, record.path)
         raise typer.Exit(130) from None
     for note in experiment.notes:

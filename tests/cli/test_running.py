@@ -1,0 +1,68 @@
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from chase import __version__
+from chase.cli import main
+from chase.settings import Settings
+
+QUICK = ["--set", "clients=3", "--set", "local_epochs=2", "--set", "rounds=3", "--set", "engine=inprocess"]
+
+
+def call(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
+    monkeypatch.setattr(sys, "argv", ["chase", *arguments])
+    with pytest.raises(SystemExit) as end:
+        main()
+    return int(end.value.code or 0)
+
+
+def test_a_run_shows_its_rounds_and_where_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert call(monkeypatch, "run", "digits", "--strategy", "random", *QUICK) == 0
+    said = capsys.readouterr().out
+    assert "random  round 3/3  accuracy " in said
+    assert "random on digits: all 3 rounds done" in said
+    (out,) = (tmp_path / "runs").iterdir()
+    assert out.name.startswith("digits-random-")
+    assert f"run directory: runs/{out.name}" in said
+    assert {"settings.toml", "environment.json", "metrics.jsonl", "selections.jsonl", "checkpoint"} <= {
+        p.name for p in out.iterdir()
+    }
+
+
+def test_json_is_one_object_and_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "run"
+    assert call(monkeypatch, "run", "digits", "--json", "--out", str(out), *QUICK) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["directory"] == str(out)
+    assert found["rounds"] == found["last"]["round"] == 3
+    assert 0 <= found["last"]["test_accuracy"] <= 1
+
+
+def test_the_list_names_everything(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    assert call(monkeypatch, "list", "--json") == 0
+    found = json.loads(capsys.readouterr().out)
+    assert {"chase", "ev", "random"} <= set(found["strategies"])
+    assert set(found["settings"]) == set(Settings.model_fields)
+    assert all(text for group in found.values() for text in group.values())
+    assert call(monkeypatch, "list") == 0
+    text = capsys.readouterr().out
+    assert all(name in text for group in found.values() for name in group)
+
+
+def test_every_command_has_help_with_an_example(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert call(monkeypatch, "--version") == 0
+    assert capsys.readouterr().out == f"chase {__version__}\n"
+    for command in ("run", "resume", "list"):
+        assert call(monkeypatch, command, "--help") == 0
+        assert f"Example: chase {command}" in capsys.readouterr().out

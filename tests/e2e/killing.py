@@ -1,0 +1,120 @@
+"""Runs ``chase`` in forked children that kill themselves (SIGKILL) at a named moment.
+
+    python killing.py 'POINT COMMAND ...' ...
+
+Prints one line a child: the signal that ended it, or its exit code as a negative number.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from chase.checkpoint import Checkpoint
+from chase.cli import main
+from chase.data.sources import load
+from chase.record import Record
+
+
+def die() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def before_replacing(name: str) -> Callable[[], None]:
+    """The new content is in a temporary file; the old file stands."""
+    plain = Path.replace
+
+    def replace(self: Path, target: Path) -> Any:
+        if Path(target).name.startswith(name):
+            die()
+        return plain(self, target)
+
+    return lambda: setattr(Path, "replace", replace)
+
+
+def while_writing(name: str) -> Callable[[], None]:
+    """Half of the temporary file is written."""
+    plain = Path.replace
+
+    def replace(self: Path, target: Path) -> Any:
+        if Path(target).name.startswith(name):
+            self.write_bytes(self.read_bytes()[: self.stat().st_size // 2])
+            die()
+        return plain(self, target)
+
+    return lambda: setattr(Path, "replace", replace)
+
+
+def after_replacing(name: str) -> Callable[[], None]:
+    plain = Path.replace
+
+    def replace(self: Path, target: Path) -> Any:
+        plain(self, target)
+        if Path(target).name.startswith(name):
+            die()
+
+    return lambda: setattr(Path, "replace", replace)
+
+
+def in_lines_of(name: str, round: int, share: float) -> Callable[[], None]:
+    """A share of a round's lines is in the file."""
+    plain = Record._append
+
+    def append(self: Record, file_name: str, lines: list[dict[str, Any]]) -> None:
+        if file_name == name and lines and lines[0]["round"] == round:
+            text = "".join(json.dumps(line) + "\n" for line in lines)
+            with (self.path / name).open("a") as file:
+                file.write(text[: int(share * len(text))])
+            die()
+        plain(self, file_name, lines)
+
+    return lambda: setattr(Record, "_append", append)
+
+
+def while_sweeping(round: int) -> Callable[[], None]:
+    """One of the old files is gone, the others are not."""
+
+    def sweep(self: Checkpoint) -> None:
+        if (self.path / f"{round:06d}.json").exists():
+            (self.path / f"client-00000-{round - 2:06d}.safetensors").unlink()
+            die()
+
+    return lambda: setattr(Checkpoint, "_sweep", sweep)
+
+
+POINTS: dict[str, Callable[[], None]] = {
+    "first-turn": before_replacing("client-00001-000001"),
+    "first-manifest": before_replacing("000001.json"),
+    "client-file": while_writing("client-00002-000003"),
+    "server-file": while_writing("server-000003"),
+    "manifest": while_writing("000003.json"),
+    "manifest-ready": before_replacing("000003.json"),
+    "manifest-done": after_replacing("000003.json"),
+    "selections": in_lines_of("selections.jsonl", 4, 0.5),
+    "metrics": in_lines_of("metrics.jsonl", 4, 0.5),
+    "metrics-done": in_lines_of("metrics.jsonl", 4, 1.0),
+    "sweep": while_sweeping(4),
+    "resume-metrics": before_replacing("metrics.jsonl"),
+    "resume-selections": before_replacing("selections.jsonl"),
+    "resume-client": before_replacing("client-00001-000004"),
+    "never": lambda: None,
+}
+
+if __name__ == "__main__":
+    load("digits")  # once, before the children are born
+    for text in sys.argv[1:]:
+        point, *command = shlex.split(text)
+        child = os.fork()
+        if child == 0:
+            POINTS[point]()
+            sys.argv = ["chase", *command]
+            main()
+            os._exit(0)
+        _, status = os.waitpid(child, 0)
+        print(-os.waitstatus_to_exitcode(status), flush=True)
