@@ -214,7 +214,9 @@ class PlainStepper:
     def __init__(self, net: nn.Module, job: Job, plan: Plan, labeled: LabeledLoss | None) -> None:
         self._net, self._job, self._device = net, job, torch.device(plan.device)
         self._goal = Aligned(job, plan, one_pass=not has_batch_norm(net), labeled=labeled or CrossEntropy())
-        net.to(self._device).train()
+        if next(net.parameters()).device != self._device:
+            net.to(self._device)
+        net.train()
         seed_dropout(net, MaskSource(job.seed, *job.coordinates))
         parameters = [*net.parameters(), *self._goal.parameters()]
         self._optimiser = FlatSGD(parameters, plan.lr, plan.momentum, plan.weight_decay, plan.prox)

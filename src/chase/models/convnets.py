@@ -24,6 +24,7 @@ class TinyCNN(Net):
     def __init__(self, shape: tuple[int, ...], classes: int, dropout: float) -> None:
         super().__init__()
         channels, height, width = shape
+        self.size = (height, width)
         self.conv1 = nn.Conv2d(channels, 16, 3, padding=1)
         self.conv2 = nn.Conv2d(16, 32, 3, padding=1)
         self.drop = Dropout(dropout)

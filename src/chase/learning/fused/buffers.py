@@ -40,25 +40,25 @@ class Buffers:
         self.input_patches = self.first.patches.view(shape)
 
     def _join_middle(self, first: PooledConv, second: PooledConv, batch: int, train: bool) -> None:
-        """The pooled map between the layers, split by row and column parity: (channel, 2, 2, h, w, batch)."""
+        """The pooled map between the layers, split by row and column parity: (channel, 2, 2, h, w, batch).
+
+        Where the second convolution pads, the border of the map stays zero.
+        """
         c, h, w, n = second.channels, second.height // 2, second.width // 2, second.shifts
         shape = (2, n, 2, c, h, second.columns * batch)
         plane = h * w * batch
-
-        def split(t: Tensor) -> Tensor:
-            return t.view(c, h, 2, w, 2, batch).permute(0, 2, 4, 1, 3, 5)
 
         def windows(t: Tensor) -> Tensor:
             return t.as_strided(shape, (2 * plane, batch, plane, 4 * plane, w * batch, 1))
 
         self.middle = torch.zeros(c, 2, 2, h, w, batch)
-        self.first_split = split(self.first.pooled)
+        self.first_split = _by_parity(self.first.pooled, self.middle, first, batch)
         self.middle_windows, self.middle_patches = windows(self.middle), self.second.patches.view(shape)
         if train:
             self.middle_gradient = torch.zeros_like(self.middle)
             spread = windows(self.middle_gradient)
             self.middle_gradient_windows = [spread[:, a] for a in range(n)]
-            self.first_gradient_split = split(self.first.pooled_gradient)
+            self.first_gradient_split = _by_parity(self.first.pooled_gradient, self.middle_gradient, first, batch)
             self.patch_gradient = torch.zeros_like(self.second.patches)
             size, step = second.rows * second.columns * batch, self.second.step
             self.shifted_gradient = [self.patch_gradient[:, a * step : a * step + size] for a in range(n)]
@@ -74,3 +74,25 @@ class Buffers:
         units = torch.zeros(-(-hidden[0] * batch // 8) * 8)
         self.unit_mask_np = units.numpy().reshape(-1, 8)
         self.unit_mask = units[: hidden[0] * batch].view(batch, hidden[0])
+
+
+def _by_parity(pooled: Tensor, middle: Tensor, first: PooledConv, batch: int) -> list[tuple[Tensor, Tensor]]:
+    """Pairs of views (of the pooled map, of the inner map) that hold the same places.
+
+    Without padding one pair covers everything; with it there is a pair for each parity of row and column.
+    """
+    c, _, _, h, w, _ = middle.shape
+    pad = h - first.rows // 2 if 2 * h != first.rows else 0
+    if pad == 0:
+        return [(pooled.view(c, h, 2, w, 2, batch).permute(0, 2, 4, 1, 3, 5), middle)]
+    whole = pooled.view(c, first.rows, first.columns, batch)
+    pairs = []
+    for row in (0, 1):
+        for column in (0, 1):
+            # place (r, s) of the pooled map is place (r + pad, s + pad) of the inner one
+            r, s = (row - pad) % 2, (column - pad) % 2
+            source = whole[:, r::2, s::2]
+            top, left = (r + pad) // 2, (s + pad) // 2
+            inner = middle[:, row, column, top : top + source.shape[1], left : left + source.shape[2]]
+            pairs.append((source, inner))
+    return pairs

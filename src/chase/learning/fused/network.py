@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from chase.learning.fused.buffers import Buffers
 from chase.learning.fused.conv import FACTORS, PooledConv
-from chase.models.convnets import CifarCNN, MnistCNN
+from chase.models.convnets import CifarCNN, MnistCNN, TinyCNN
 from chase.models.layers import MaskSource
 
 CHUNK = 20
@@ -48,10 +48,10 @@ class FusedNet:
     """
 
     def __init__(
-        self, convs: Sequence[nn.Conv2d], linears: Sequence[nn.Linear], size: tuple[int, int], form: Form
+        self, convs: Sequence[nn.Conv2d], linears: Sequence[nn.Linear], size: tuple[int, int], form: Form, pad: int = 0
     ) -> None:
         self._sources: list[nn.Conv2d | nn.Linear] = [*convs, *linears]
-        self._form = form
+        self._form, self._pad = form, pad
         k = convs[0].kernel_size[0]
         shapes: list[tuple[int, ...]] = [(c.out_channels, k, k, c.in_channels) for c in convs]
         shapes += [(layer.weight.shape[0],) for layer in self._sources]
@@ -73,8 +73,9 @@ class FusedNet:
             gradients[4:],
         )
         height, width = size
-        self._first = PooledConv(convs[0].in_channels, height, width, self._conv_weights[0], conv_biases[0])
-        inner = (self._first.rows, self._first.columns)
+        outer = (height + 2 * pad, width + 2 * pad)
+        self._first = PooledConv(convs[0].in_channels, *outer, self._conv_weights[0], conv_biases[0])
+        inner = (self._first.rows + 2 * pad, self._first.columns + 2 * pad)
         self._second = PooledConv(convs[1].in_channels, *inner, self._conv_weights[1], conv_biases[1])
         self._second_slices_t = [view.t() for view in self._second.slices]
         self._conv_biases = conv_biases
@@ -103,9 +104,10 @@ class FusedNet:
         for own, target in self._pairs():
             target.copy_(own)
 
-    @staticmethod
-    def prepare(x: Tensor) -> Prepared:
-        """(n, c, h, w) -> rows with even columns before odd ones, for ``step`` and ``outputs``."""
+    def prepare(self, x: Tensor) -> Prepared:
+        """(n, c, h, w) -> padded rows with even columns before odd ones, for ``step`` and ``outputs``."""
+        if self._pad:
+            x = nn.functional.pad(x, (self._pad,) * 4)
         n, c, h, w = x.shape
         prepared: Prepared = x.view(n, c, h, w // 2, 2).transpose(3, 4).reshape(n, c * h * w).numpy()
         return prepared
@@ -120,7 +122,8 @@ class FusedNet:
         """inputs -> b.flat, the pooled map of the second layer after its relu."""
         b.input_patches.copy_(b.input_windows)
         b.first.forward(bits if self._form.first else None)
-        torch.clamp_min(b.first_split, 0.0, out=b.middle)
+        for source, inner in b.first_split:
+            torch.clamp_min(source, 0.0, out=inner)
         if bits is not None and self._form.first:
             torch.mul(b.middle_windows, self._first_scale, out=b.middle_patches)
         else:
@@ -177,7 +180,8 @@ class FusedNet:
         for target, source in zip(b.middle_gradient_windows, b.patch_gradient_windows, strict=True):
             target.add_(source, alpha=self._first_scale)
         b.middle_gradient.mul_(b.middle.sign_())  # the map is not negative: its sign is the relu's mask
-        b.first_gradient_split.copy_(b.middle_gradient)
+        for target, inner in b.first_gradient_split:
+            target.copy_(inner)
         b.first.backward(*self._conv_gradients[0])
 
     @torch.inference_mode()
@@ -274,11 +278,15 @@ def _make(net: nn.Module) -> FusedNet | None:
         drops = net.drop.p > 0
         form = Form(False, "channel" if drops else "none", drops)
         linears = [net.fc, net.head]
+    elif type(net) is TinyCNN:
+        form = Form(False, "none", net.drop.p > 0)
+        linears = [net.fc, net.head]
     else:
         return None
     height, width = net.size
-    even = all(side % 2 == 0 and (side - 4) % 4 == 0 for side in (height, width))
+    pad = 1 if type(net) is TinyCNN else 0
+    even = all(side % 2 == 0 and (side if pad else side - 4) % 4 == 0 for side in (height, width))
     known = [layer for layer in linears if isinstance(layer, nn.Linear)]
     if net.drop.p not in (0.0, 0.5) or not even or len(known) < len(linears):
         return None
-    return FusedNet([net.conv1, net.conv2], known, (height, width), form)
+    return FusedNet([net.conv1, net.conv2], known, (height, width), form, pad)
