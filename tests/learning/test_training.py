@@ -136,6 +136,7 @@ def test_halves_share_one_pass_unless_the_net_has_batch_norm() -> None:
     train(normed, job(ready), plan(mu=1.0, epochs=2))
     assert normed.batches == [4, 4, 4, 4, 4, 4, 2, 2] * 2
     plain = tiny_net()
+    plain.plain_kernels = True
     plain.register_forward_pre_hook(lambda net, args: sizes.append(len(args[0])) if net.training else None)
     train(plain, job(ready), plan(mu=1.0, epochs=2))
     assert sizes == [8, 8, 8, 4] * 2
