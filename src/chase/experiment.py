@@ -23,6 +23,7 @@ from chase.engine.choice import make_engine
 from chase.engine.protocol import Engine
 from chase.engine.roster import World
 from chase.evaluation import SCORE_NAMES, mean_scores, score, score_metrics
+from chase.models.card import ModelCard
 from chase.models.catalog import NetSpec, build
 from chase.record import Record
 from chase.server import Server, new_start
@@ -68,7 +69,8 @@ class Experiment:
         data = sources.load(settings.data, settings.data_dir)
         split_among_clients(settings, data)
         new_start(net_spec(settings, data), settings)
-        return cls(Record.create(out, settings), data, [])
+        card = ModelCard.of(net_spec(settings, data), data)
+        return cls(Record.create(out, settings, card.to_json()), data, [])
 
     @classmethod
     def resume(cls, path: Path, changes: dict[str, Any] | None = None) -> Experiment:

@@ -2,6 +2,7 @@
 
     settings.toml      resolved settings
     environment.json   versions, machine, run id
+    model.json         the network, its classes and its input: enough to use the model without the data
     metrics.jsonl      a line a round, flushed
     selections.jsonl   who asked for which sample, when and why (simulation only)
     checkpoint/        the last two rounds, each named by a manifest that is replaced atomically
@@ -115,7 +116,7 @@ class Record:
         self.path, self.settings, self.run = path, settings, run
 
     @classmethod
-    def create(cls, path: Path, settings: Settings) -> Record:
+    def create(cls, path: Path, settings: Settings, model: Mapping[str, Any] | None = None) -> Record:
         """A new run directory; one that holds a run already is refused, and a refusal leaves no directory behind."""
         run = secrets.token_hex(8)
         with writing(path):
@@ -127,6 +128,8 @@ class Record:
             path.mkdir(parents=True, exist_ok=True)
         try:
             write_atomically(path / "environment.json", json.dumps(environment(run, settings), indent=2).encode())
+            if model is not None:
+                write_atomically(path / "model.json", json.dumps(model, indent=2).encode())
             write_atomically(path / "settings.toml", to_toml(settings).encode())
         except RunDirectoryError:
             if new:

@@ -8,7 +8,7 @@ import sys
 import typer
 
 from chase import __version__
-from chase.cli import labelling, listing, reporting, running
+from chase.cli import demo, labelling, listing, reporting, running, using
 from chase.core.errors import ChaseError
 
 app = typer.Typer(
@@ -21,6 +21,8 @@ app = typer.Typer(
 )
 running.register(app)
 reporting.register(app)
+using.register(app)
+demo.register(app)
 listing.register(app)
 labelling.register(app)
 

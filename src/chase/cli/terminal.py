@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from rich import box
 from rich.console import Console
 from rich.table import Table as RichTable
@@ -15,7 +17,8 @@ def print_table(table: Table, console: Console | None = None) -> None:
     for place, column in enumerate(table.columns):
         words = [word for text in (column, *(row[place] for row in table.rows)) for word in text.split()]
         width = min(40, max(map(len, words), default=1))  # a figure is never cut in two
-        drawn.add_column(column, justify="left" if place < table.text_columns else "right", min_width=width)
+        justify: Literal["left", "right"] = "left" if place < table.text_columns else "right"
+        drawn.add_column(column, justify=justify, min_width=width, overflow="fold")
     for row in table.rows:
         drawn.add_row(*row)
     (console or Console(highlight=False)).print(drawn)

@@ -1,0 +1,104 @@
+"""Use a model that was exported by chase, without chase. Needs torch; Pillow for image files.
+
+On the command line, beside the other exported files:
+
+    python load_model.py photo.png another.jpg
+
+or in a program:
+
+    from load_model import load
+    model = load("directory/of/the/export")
+    probabilities = model.probabilities(pixels)     # pixels: uint8 (n, channels, height, width)
+    print(model.classes[int(probabilities[0].argmax())])
+
+The network and the normalisation of its input are in ``model.torchscript``, a TorchScript program; class names and
+the shape of the input are in ``model.json``. ``model.safetensors`` holds the bare weights for other uses.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Model:
+    """The network and what stands in ``model.json``."""
+
+    forward: Callable[[Tensor], Tensor]
+    """Raw input to logits."""
+    about: dict[str, Any]
+
+    @property
+    def classes(self) -> list[str]:
+        """Names of the classes, in the order of the outputs."""
+        return list(self.about["classes"])
+
+    def probabilities(self, inputs: Tensor) -> Tensor:
+        """uint8 pixels (n, channels, height, width) or tokens (n, length) -> (n, classes)."""
+        with torch.inference_mode():
+            return torch.softmax(self.forward(inputs), dim=1)
+
+
+def load(directory: str | Path = Path(__file__).parent) -> Model:
+    """The model exported to a directory."""
+    directory = Path(directory)
+    about = json.loads((directory / "model.json").read_text(encoding="utf-8"))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # newer versions of torch prefer torch.export
+        program: Any = torch.jit.load(str(directory / "model.torchscript"), map_location="cpu")  # type: ignore[no-untyped-call]
+    return Model(program, about)
+
+
+def read_image(path: str | Path, shape: Sequence[int]) -> tuple[Tensor, str]:
+    """An image file as the model takes it, uint8 (channels, height, width), and what had to be changed.
+
+    A ``ValueError`` names a file that is not an image that can be read.
+    """
+    import numpy
+    from PIL import Image
+
+    channels, height, width = shape
+    mode = "L" if channels == 1 else "RGB"
+    changes = []
+    try:
+        with Image.open(path) as opened:
+            image: Image.Image = opened
+            if image.mode.startswith("I"):  # 16 bits a pixel
+                wide = numpy.asarray(image, dtype=numpy.float64)
+                image = Image.fromarray((wide / max(255.0, wide.max()) * 255.0).clip(0, 255).astype(numpy.uint8))
+                changes.append("scaled from 16 to 8 bits")
+            if image.mode != mode:
+                image = image.convert(mode)
+                changes.append(f"converted to {'grey' if mode == 'L' else 'colour'}")
+            if image.size != (width, height):
+                changes.append(f"resized from {image.size[0]}x{image.size[1]} to {width}x{height}")
+                image = image.resize((width, height), Image.Resampling.BILINEAR)
+            pixels = numpy.array(image, dtype=numpy.uint8)
+    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else "it is not an image"
+        raise ValueError(f"cannot read image {path}: {reason}") from None
+    tensor = torch.from_numpy(pixels)
+    return (tensor[None] if channels == 1 else tensor.permute(2, 0, 1).contiguous()), ", ".join(changes)
+
+
+def main() -> None:
+    """Print the class and its probability of every file named."""
+    model = load()
+    for name in sys.argv[1:]:
+        inputs, changed = read_image(name, model.about["shape"])
+        probabilities = model.probabilities(inputs[None])[0]
+        best = int(probabilities.argmax())
+        print(name, model.classes[best], f"{float(probabilities[best]):.4f}", changed, sep="\t")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,43 @@
+"""What a model needs to be used without its data set: ``model.json`` of a run directory and of an export."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from chase.data.resident import DataSet, Kind
+from chase.models.catalog import NetSpec
+
+FORMAT = 1
+
+
+@dataclass(frozen=True)
+class ModelCard:
+    """The network, its classes, and how a sample becomes its input."""
+
+    net: NetSpec
+    classes: tuple[str, ...]
+    kind: Kind
+    mean: tuple[float, ...]
+    """Per channel, of pixels scaled to 0..1."""
+    std: tuple[float, ...]
+
+    @classmethod
+    def of(cls, net: NetSpec, data: DataSet) -> ModelCard:
+        """The card of a network for a data set."""
+        return cls(net, data.classes, data.train.kind, data.train.mean, data.train.std)
+
+    def to_json(self) -> dict[str, Any]:
+        """As plain values."""
+        return {"format": FORMAT, "shape": list(self.net.shape), **asdict(self)}
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> ModelCard:
+        """What ``to_json`` gave; a ``KeyError``, ``TypeError`` or ``ValueError`` says that it was something else."""
+        if values["format"] != FORMAT:
+            raise ValueError(f"format {values['format']}, this version reads {FORMAT}")
+        net = dict(values["net"])
+        net["shape"] = tuple(int(size) for size in net["shape"])
+        mean, std = (tuple(float(v) for v in values[key]) for key in ("mean", "std"))
+        return cls(NetSpec(**net), tuple(str(c) for c in values["classes"]), values["kind"], mean, std)
