@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -12,41 +13,30 @@ import torch
 from torch import nn
 
 from chase.checkpoint import Checkpoint
-from chase.core.errors import CheckpointError, DataError
+from chase.core.errors import CheckpointError
 from chase.core.messages import ClientUpdate
-from chase.core.pools import NAMES, SampleIds
+from chase.core.pools import NAMES
 from chase.core.timing import Stopwatch
 from chase.core.weights import Weights
-from chase.data import partition, sources
+from chase.data.coverage import Coverage, warnings
 from chase.data.resident import DataSet
+from chase.division import count_coverage, load_data, split_among_clients
 from chase.engine.choice import make_engine
 from chase.engine.protocol import Engine
 from chase.engine.roster import World
 from chase.evaluation import SCORE_NAMES, mean_scores, score, score_metrics
 from chase.models.card import ModelCard
 from chase.models.catalog import NetSpec, build
-from chase.record import Record
+from chase.record import Record, write_atomically
 from chase.server import Server, new_start
 from chase.settings import Settings
 
 Metrics = dict[str, Any]
 
 
-def split_among_clients(settings: Settings, data: DataSet) -> list[SampleIds]:
-    """The rows of each client; one without any is refused."""
-    parts = partition.by_classes(data.train_labels, settings.clients, settings.classes_per_client, settings.seed)
-    empty = [client for client, part in enumerate(parts) if part.size == 0]
-    if empty:
-        raise DataError(
-            f"{len(empty)} of {settings.clients} clients would get no sample (client {empty[0]} first): "
-            "use fewer clients or more data"
-        )
-    return parts
-
-
 def net_spec(settings: Settings, data: DataSet) -> NetSpec:
     """How to build the network for the data."""
-    return NetSpec(settings.net, data.train.shape, data.num_classes, settings.dropout)
+    return NetSpec.of(settings.net, data.train, data.num_classes, settings.dropout)
 
 
 def make_net(settings: Settings, data: DataSet) -> nn.Module:
@@ -61,16 +51,20 @@ class Experiment:
     record: Record
     data: DataSet
     notes: list[str]
-    """What the user should know, such as a checkpoint that had to be skipped."""
+    """What the user should know: problems of the data, a checkpoint that had to be skipped."""
+    coverage: Coverage | None = None
+    """Who holds what; counted when a run begins."""
 
     @classmethod
     def begin(cls, settings: Settings, out: Path) -> Experiment:
         """A new run in a new directory; nothing is written before settings and data are known to fit."""
-        data = sources.load(settings.data, settings.data_dir)
-        split_among_clients(settings, data)
+        data = load_data(settings)
+        table = count_coverage(settings, data, split_among_clients(settings, data))
         new_start(net_spec(settings, data), settings)
         card = ModelCard.of(net_spec(settings, data), data)
-        return cls(Record.create(out, settings, card.to_json()), data, [])
+        record = Record.create(out, settings, card.to_json())
+        write_atomically(out / "coverage.json", json.dumps(table.to_json()).encode())
+        return cls(record, data, [*data.problems, *warnings(table, settings.batch_size)], table)
 
     @classmethod
     def resume(cls, path: Path, changes: dict[str, Any] | None = None) -> Experiment:
@@ -78,7 +72,7 @@ class Experiment:
         record = Record.open(path)
         if changes:
             record.change(changes)
-        return cls(record, sources.load(record.settings.data, record.settings.data_dir), [])
+        return cls(record, load_data(record.settings), [])
 
     @property
     def saved_rounds(self) -> int:

@@ -145,4 +145,5 @@ def training_plan(settings: Settings) -> training.Plan:
         mu=settings.mu if settings.aligns else 0.0,
         prox=settings.prox,
         device=settings.device,
+        augment=settings.augment,
     )

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from chase.aggregation import SERVERS, ServerPlan
 from chase.core.errors import SettingsError, UpdateError
@@ -17,7 +18,7 @@ from chase.core.randomness import fold, rng
 from chase.core.weights import Array, Arrays, Weights, average, check_fits
 from chase.learning.loss_prediction import new_predictor, to_extras, with_taps
 from chase.models.catalog import NetSpec, build
-from chase.models.net import get_weights
+from chase.models.net import get_weights, start_from
 from chase.settings import Settings
 
 
@@ -53,9 +54,11 @@ class Start:
 
 
 def new_start(spec: NetSpec, settings: Settings, number: int = 0) -> Start:
-    """Seeded initial weights; number 0 begins the run, each later fresh start has the next."""
+    """Seeded initial weights, or those of ``init_weights``; number 0 begins the run, later starts count on."""
     seed = settings.seed if number == 0 else fold(settings.seed, "start", number)
     net = build(spec, seed)
+    if settings.init_weights:
+        start_from(net, Path(settings.init_weights))
     if "loss_module" not in settings.needs:
         return Start(get_weights(net))
     return Start(get_weights(net), to_extras(new_predictor(with_taps(net), spec.shape, seed)))

@@ -20,6 +20,7 @@ from chase.acquisition.hybrid import DEFAULT_KEYS
 from chase.acquisition.strategy import AcquisitionStrategy
 from chase.aggregation import SERVERS
 from chase.core.errors import SettingsError, unknown
+from chase.data.options import DataOptions
 
 PRESETS = Path(__file__).parent / "presets"
 
@@ -32,20 +33,38 @@ class Settings(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True, allow_inf_nan=False)
 
     # data
-    data: str = Field("digits", description="data set by name (see `chase list`) or path")
+    data: str = Field("digits", description="data set by name (see `chase list`), hub:owner/set or path")
     data_dir: str = Field("", description="directory of NAME/train.parquet files; also CHASE_DATA")
+    image_column: str = Field("", description="own table: column of images or image paths")
+    text_column: str = Field("", description="own table: column of texts")
+    label_column: str = Field("", description="own table: column of labels; a cell may be empty")
+    site_column: str = Field("", description="own table: column of owners, for partition = natural")
+    classes: str = Field("", description="own data: class names in order, separated by commas")
+    test_data: str = Field("", description="own data: path of a test part")
+    test_share: float = Field(0.2, gt=0, lt=1, description="own data: share held out where there is no test part")
+    test_limit: int = Field(0, ge=0, description="test on this many samples, drawn once (0 = all)")
+    image_size: int = Field(0, ge=0, le=1024, description="resize images to this height and width (0 = as they are)")
+    channels: Literal[0, 1, 3] = Field(0, description="own images: 1 grey, 3 colour, 0 as they are")
+    channel_mean: str = Field("", description="own images: means to subtract, from 0 to 1, separated by commas")
+    channel_std: str = Field("", description="own images: deviations to divide by, separated by commas")
+    bad_images: Literal["fail", "skip"] = Field("fail", description="what to do with unreadable images")
+    tokens: Literal["words", "characters"] = Field("words", description="own texts: what a token is")
+    text_length: int = Field(64, ge=1, le=4096, description="own texts: tokens kept of a text")
     clients: int = Field(10, ge=1, le=100_000, description="number of clients K")
     partition: Literal["classes", "dirichlet", "iid", "natural", "shards-reference"] = Field(
         "classes", description="how samples are divided among the clients"
     )
     classes_per_client: int = Field(2, ge=1, description="C_k, for partition = classes")
     alpha: float = Field(0.1, gt=0, description="concentration, for partition = dirichlet")
+    min_owned: int = Field(0, ge=0, description="natural: only owners with more samples than this")
     initial_labels: float = Field(0.04, ge=0, le=1, description="share of each client labelled at the start")
     initial_per_class: int = Field(0, ge=0, description="at least this many initial labels of each class held")
 
     # model and training
     net: str = Field("tiny-cnn", description="network by name, or package.module:function")
+    init_weights: str = Field("", description="safetensors file to start from")
     dropout: float = Field(0.0, ge=0, lt=1, description="dropout probability of the network")
+    augment: bool = Field(False, description="random crops and flips of training images")
     local_epochs: int = Field(10, ge=1, description="local epochs E")
     batch_size: int = Field(10, ge=1, description="labelled samples a step")
     lr: float = Field(0.01, gt=0, description="learning rate of local SGD")
@@ -174,6 +193,27 @@ class Settings(BaseModel):
         return "before" in self.needs and self.model == "local"
 
     @property
+    def data_options(self) -> DataOptions:
+        """The settings that say how data is read."""
+        return DataOptions(
+            data_dir=self.data_dir,
+            test_data=self.test_data,
+            test_share=self.test_share,
+            image_column=self.image_column,
+            text_column=self.text_column,
+            label_column=self.label_column,
+            site_column=self.site_column,
+            classes=_listed(self.classes),
+            image_size=self.image_size,
+            channels=self.channels,
+            mean=_numbers("channel_mean", self.channel_mean),
+            std=_numbers("channel_std", self.channel_std),
+            bad_images=self.bad_images,
+            tokens=self.tokens,
+            text_length=self.text_length,
+        )
+
+    @property
     def aligns(self) -> bool:
         """Whether an alignment loss is part of training."""
         return self.align not in (None, "none") and self.mu > 0
@@ -187,6 +227,19 @@ class Settings(BaseModel):
     def watches(self) -> bool:
         """Whether a client draws a set of samples to watch each turn."""
         return bool(self.tracks_ev or self.subset)
+
+
+def _listed(text: str) -> tuple[str, ...]:
+    """Names separated by commas."""
+    return tuple(part.strip() for part in text.split(",") if part.strip())
+
+
+def _numbers(key: str, text: str) -> tuple[float, ...]:
+    """Numbers separated by commas."""
+    try:
+        return tuple(float(part) for part in _listed(text))
+    except ValueError:
+        raise SettingsError(f"{key} = {text!r} does not fit: give numbers separated by commas") from None
 
 
 def from_mapping(values: Mapping[str, Any]) -> Settings:

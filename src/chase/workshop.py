@@ -44,4 +44,4 @@ class Workshop:
     @property
     def spec(self) -> NetSpec:
         """How the network is built."""
-        return NetSpec(self.settings.net, self.samples.shape, self.num_classes, self.settings.dropout)
+        return NetSpec.of(self.settings.net, self.samples, self.num_classes, self.settings.dropout)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import os
 from pathlib import Path
 
 import numpy as np
@@ -12,15 +10,6 @@ from data_files import image_parquet, pixels
 
 from chase.core.errors import DataError
 from chase.data import sources
-
-REAL = os.environ.get("CHASE_DATA", "")
-needs_real_data = pytest.mark.skipif(not REAL, reason="CHASE_DATA is not set")
-
-
-@pytest.fixture(autouse=True)
-def _own_cache(tmp_path, monkeypatch):
-    monkeypatch.setenv("CHASE_CACHE", str(tmp_path / "cache"))
-    monkeypatch.delenv("CHASE_DATA", raising=False)
 
 
 def make_cifar10(place: Path, seed: int = 0) -> np.ndarray:
@@ -91,15 +80,35 @@ def test_no_local_copy_names_layout_and_command(tmp_path):
         sources.load("mnist", str(tmp_path))
 
 
-@needs_real_data
 @pytest.mark.parametrize(
-    ("name", "train", "test", "first", "brightness"),
-    [("mnist", 60000, 10000, [5, 0, 4, 1, 9], 0.1307), ("cifar10", 50000, 10000, [6, 9, 9, 4, 1], 0.4734)],
+    ("name", "train", "test", "classes", "first", "brightness"),
+    [
+        ("mnist", 60000, 10000, 10, [5, 0, 4, 1, 9], 0.1307),
+        ("cifar10", 50000, 10000, 10, [6, 9, 9, 4, 1], 0.4734),
+        ("emnist", 100000, 16323, 62, None, 0.1736),
+        ("cifar100", 10000, 5000, 100, None, 0.4782),
+    ],
 )
-def test_real_files(name, train, test, first, brightness, monkeypatch):
-    monkeypatch.delenv("CHASE_CACHE")
-    data = sources.load(name, REAL)
-    assert (len(data.train), len(data.test)) == (train, test)
-    assert data.train_labels[:5].tolist() == first
-    assert data.train.inputs.float().mean().item() / 255 == pytest.approx(brightness, abs=2e-4)
-    assert json.dumps(data.classes)
+def test_real_files(name, train, test, classes, first, brightness, real_data):
+    data = sources.load(name)
+    assert (len(data.train), len(data.test), data.num_classes) == (train, test, classes)
+    assert set(np.unique(data.train_labels)) == set(range(classes))
+    assert first is None or data.train_labels[:5].tolist() == first
+    assert data.train.inputs.float().mean().item() / 255 == pytest.approx(brightness, abs=4e-3)
+
+
+def test_real_shakespeare(real_data):
+    data = sources.load("shakespeare")
+    assert data.train.shape == (80,)
+    assert data.num_classes == 80 == data.train.vocabulary
+    assert len(data.group_names) == 100
+    assert min(data.group_sizes) > 10_000
+    for role in (0, 57):
+        size = data.group_sizes[role]
+        train, test = (data.groups == role).sum(), (data.test_groups == role).sum()
+        assert train == int(0.9 * size)
+        assert train + test + 79 == size
+    row = np.flatnonzero(data.groups == 3)[:2]
+    first, second = data.train.inputs[row].numpy()
+    assert np.array_equal(first[1:], second[:-1])
+    assert data.train_labels[row[0]] == second[-1]

@@ -8,7 +8,7 @@ import sys
 import typer
 
 from chase import __version__
-from chase.cli import demo, labelling, listing, reporting, running, using
+from chase.cli import data, demo, labelling, listing, reporting, running, using
 from chase.core.errors import ChaseError
 
 app = typer.Typer(
@@ -25,6 +25,7 @@ using.register(app)
 demo.register(app)
 listing.register(app)
 labelling.register(app)
+data.register(app)
 
 
 def _version(show: bool) -> None:

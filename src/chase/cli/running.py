@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from chase import settings as settings_room
+from chase.cli.covering import show_coverage
 from chase.cli.progress import RunProgress
 from chase.cli.terminal import print_table
 from chase.experiment import Experiment, stop_reason
@@ -20,6 +21,7 @@ PresetArg = Annotated[str, typer.Argument(help="A preset (see `chase list`) or t
 StrategyOpt = Annotated[str | None, typer.Option("--strategy", "-s", help="Method, e.g. chase, ev, random.")]
 OutOpt = Annotated[Path | None, typer.Option("--out", "-o", help="Run directory (default: runs/PRESET-STRATEGY-TIME).")]
 SetOpt = Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change a setting; repeatable.")]
+DirOpt = Annotated[str | None, typer.Option("--data-dir", help="Directory of NAME/train.parquet (else CHASE_DATA).")]
 JsonOpt = Annotated[bool, typer.Option("--json", help="Print one JSON object at the end instead of text.")]
 
 
@@ -33,6 +35,7 @@ def run(
     preset: PresetArg = "digits",
     strategy: StrategyOpt = None,
     out: OutOpt = None,
+    data_dir: DirOpt = None,
     change: SetOpt = None,
     as_json: JsonOpt = False,
 ) -> None:
@@ -40,6 +43,8 @@ def run(
     changes = settings_room.parse_changes(change or [])
     if strategy is not None:
         changes["strategy"] = strategy
+    if data_dir is not None:
+        changes["data_dir"] = data_dir
     chosen = settings_room.load(preset, changes)
     if out is None:
         stamp = datetime.now().strftime("%Y%m%d-%H%M%S")
@@ -59,6 +64,9 @@ def resume(
 def go(experiment: Experiment, as_json: bool) -> None:
     """Run what is left with live progress, then show the outcome."""
     record = experiment.record
+    if experiment.coverage is not None and not as_json:
+        show_coverage(experiment.coverage, experiment.notes)
+        experiment.notes.clear()
     progress = RunProgress(record.settings, quiet=as_json)
     try:
         with progress:

@@ -71,7 +71,7 @@ def digest(weights: Weights) -> str:
     """A fingerprint that two sets of weights share only if they are equal bit for bit."""
     sha = hashlib.sha256()
     for name in sorted(weights):
-        array = np.ascontiguousarray(weights[name])
+        array = np.asarray(weights[name], order="C")
         sha.update(f"{name}:{array.dtype}:{array.shape}".encode())
         sha.update(array.tobytes())
     return sha.hexdigest()

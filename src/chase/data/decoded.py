@@ -61,9 +61,8 @@ class Decoded:
             group_names=self.owner_names,
             test_groups=self.test.owners,
             group_sizes=self.owner_sizes,
-            vocabulary=self.vocabulary,
             problems=self.problems,
         )
 
     def _samples(self, part: Part) -> Samples:
-        return Samples(torch.from_numpy(part.inputs), self.kind, self.mean, self.std)
+        return Samples(torch.from_numpy(part.inputs), self.kind, self.mean, self.std, vocabulary=self.vocabulary)

@@ -53,7 +53,8 @@ def decode(raws: Sequence[RAW | None], names: Sequence[str], options: DataOption
     problems: list[str] = []
     for row, raw in enumerate(raws):
         try:
-            array = _pixels(open_image(raw), mode, size)
+            with open_image(raw) as image:
+                array = _pixels(image, mode, size)
         except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
             problem = _unreadable(names[row], error)
             if options.bad_images == "fail":
@@ -78,8 +79,9 @@ def _channels(raws: Sequence[RAW | None]) -> int:
     """1 if every image that opens is grey, else 3; only headers are read."""
     for raw in raws:
         try:
-            if open_image(raw).mode not in GREY_MODES:
-                return 3
+            with open_image(raw) as image:
+                if image.mode not in GREY_MODES:
+                    return 3
         except (OSError, ValueError, SyntaxError):
             continue
     return 1

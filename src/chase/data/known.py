@@ -20,8 +20,10 @@ class Known:
     options: DataOptions
     mean: tuple[float, ...] = (0.0,)
     std: tuple[float, ...] = (1.0,)
-    reader: str = "table"
-    """"table": columns of images or texts. "next-character": windows of one speaking role."""
+    by_role: bool = False
+    """Windows of text by speaking role, see ``roles``."""
+    idx: bool = False
+    """The hub has gzip-compressed IDX files (emnist-byclass-train-images-idx3-ubyte.gz and so on)."""
 
 
 def _images(image: str, label: str, channels: int, site: str = "") -> DataOptions:
@@ -45,10 +47,11 @@ KNOWN: dict[str, Known] = {
     ),
     "emnist": Known(
         "handwritten digits and letters (byclass), 28x28 grey, 62 classes",
-        "",
+        "Royc30ne/emnist-byclass",
         _images("image", "label", 1),
         (0.1736,),
         (0.3317,),
+        idx=True,
     ),
     "femnist": Known(
         "EMNIST by writer, 28x28 grey, 62 classes",
@@ -75,6 +78,6 @@ KNOWN: dict[str, Known] = {
         "next character of 80, by speaking role",
         "flwrlabs/shakespeare",
         DataOptions(text_column="x", label_column="y", site_column="character_id", text_length=80),
-        reader="next-character",
+        by_role=True,
     ),
 }

@@ -28,6 +28,9 @@ class DataOptions:
     """Height and width to which images are resized, once."""
     channels: int = 0
     """1 grey, 3 colour."""
+    mean: tuple[float, ...] = ()
+    """Per channel, of values from 0 to 1; own data has its training part's."""
+    std: tuple[float, ...] = ()
     bad_images: Literal["fail", "skip"] = "fail"
     tokens: Literal["words", "characters"] = "words"
     text_length: int = 64

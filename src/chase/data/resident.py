@@ -6,7 +6,7 @@ Images are uint8 (samples, channels, height, width), texts are token ids (sample
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal
 
@@ -33,6 +33,8 @@ class Samples:
     std: tuple[float, ...] = (1.0,)
     ids: SampleIds | None = None
     """Sorted ids of the rows; None when id and row are the same."""
+    vocabulary: int = 0
+    """Number of distinct tokens, for texts."""
 
     def __len__(self) -> int:
         return int(self.inputs.shape[0])
@@ -62,6 +64,11 @@ class Samples:
         scale, shift = self._scale
         return raw.float().mul_(scale).sub_(shift)
 
+    @property
+    def black(self) -> Tensor:
+        """A black pixel as the network takes it (c, 1, 1)."""
+        return -self._scale[1]
+
     @cached_property
     def _scale(self) -> tuple[Tensor, Tensor]:
         """Factor and offset that normalise a pixel; made once, for ``ready`` is called for small batches too."""
@@ -87,10 +94,18 @@ class DataSet:
     """Natural owner of each test row, where the data has one."""
     group_sizes: tuple[int, ...] = ()
     """All samples of each owner, those left out between training and test part included."""
-    vocabulary: int = 0
-    """Number of distinct tokens, for texts."""
     problems: tuple[str, ...] = ()
     """What a user should know of this data, such as skipped files."""
+
+    def tested_on(self, rows: SampleIds) -> DataSet:
+        """The same with only these rows of the test part."""
+        if rows.size == 0:
+            raise DataError(f"no test sample of '{self.name}' is left: check clients, partition and test_limit")
+        inputs = self.test.inputs[torch.from_numpy(rows)]
+        groups = None if self.test_groups is None else self.test_groups[rows]
+        return replace(
+            self, test=replace(self.test, inputs=inputs), test_labels=self.test_labels[rows], test_groups=groups
+        )
 
     @property
     def num_classes(self) -> int:

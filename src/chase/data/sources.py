@@ -1,7 +1,7 @@
-"""Where data sets come from, by name.
+"""Where data sets come from: a name, ``hub:owner/set``, or a path.
 
-A name of the table in ``known`` is looked for as ``NAME/train.parquet`` in the data directories: the
-setting ``data_dir``, then ``CHASE_DATA``, then where ``chase data get`` puts its files.
+A name is looked for as ``NAME/train.parquet`` in the data directories: the setting ``data_dir``, then
+``CHASE_DATA``, then where ``chase data get`` puts its files. What is in none of them is fetched.
 """
 
 from __future__ import annotations
@@ -15,13 +15,15 @@ import torch
 
 from chase.core.errors import DataError, unknown
 from chase.core.randomness import rng
-from chase.data import tables
+from chase.data import hub, tables
 from chase.data.assemble import assemble
 from chase.data.cache import cache_root, cached, content_key
 from chase.data.decoded import Decoded
 from chase.data.known import KNOWN
 from chase.data.options import DataOptions
+from chase.data.own import TABLE_SUFFIXES, load_own
 from chase.data.resident import DataSet, Samples
+from chase.data.roles import read_roles
 
 DIGITS_TEST = 0.2
 
@@ -48,7 +50,7 @@ def digits() -> DataSet:
 
 
 SOURCES: dict[str, str] = {
-    "digits": "scikit-learn's 8x8 digits, a fixed fifth of each class held out for testing (built in)",
+    "digits": "scikit-learn's 8x8 digits, 10 classes, a fifth held out for testing",
     **{name: known.about for name, known in KNOWN.items()},
 }
 """What each name stands for."""
@@ -62,23 +64,32 @@ def data_dirs(data_dir: str = "") -> list[Path]:
 
 def find_local(name: str, data_dir: str = "") -> Path | None:
     """The directory that holds a local copy of a named data set."""
-    return next((d / name for d in data_dirs(data_dir) if (d / name / "train.parquet").is_file()), None)
+    local = hub.local_name(name)
+    return next((d / local for d in data_dirs(data_dir) if (d / local / "train.parquet").is_file()), None)
 
 
 def load(name: str, data_dir: str = "", options: DataOptions | None = None) -> DataSet:
-    """A data set by name."""
+    """A data set by name, by ``hub:owner/set`` or by path."""
+    options = options or DataOptions()
     if name == "digits":
         return digits()
-    if name not in KNOWN:
-        raise DataError(unknown("data set", name, SOURCES))
-    found = find_local(name, data_dir)
-    if found is None:
-        looked = ", ".join(str(d) for d in data_dirs(data_dir))
-        raise DataError(
-            f"no local copy of '{name}' in {looked}: fetch it with `chase data get {name}`, or put "
-            f"{name}/train.parquet and {name}/test.parquet into a directory and name it with --data-dir or CHASE_DATA"
-        )
-    return load_known(name, found, options or DataOptions()).data_set()
+    if name not in KNOWN and not name.startswith(hub.PREFIX) and looks_like_path(name):
+        return load_own(Path(name), options).data_set()
+    check_name(name)
+    place = find_local(name, data_dir) or hub.get(name, data_dirs(data_dir)[0])
+    return (load_known(name, place, options) if name in KNOWN else load_own(place, options)).data_set()
+
+
+def check_name(name: str) -> None:
+    """Refuse a name that is neither known nor on the hub."""
+    if name not in SOURCES and not name.startswith(hub.PREFIX):
+        raise DataError(unknown("data set", name, SOURCES) + "; or a path, or hub:owner/set")
+
+
+def looks_like_path(name: str) -> bool:
+    """Whether a name that is not known is meant as a path."""
+    path = Path(name)
+    return path.exists() or len(path.parts) > 1 or path.suffix in TABLE_SUFFIXES
 
 
 def load_known(name: str, place: Path, wanted: DataOptions) -> Decoded:
@@ -89,6 +100,8 @@ def load_known(name: str, place: Path, wanted: DataOptions) -> Decoded:
     key = content_key(files, name, options.key(), repr((known.mean, known.std)))
 
     def make() -> Decoded:
+        if known.by_role:
+            return read_roles(name, files[0], options.text_column, options.label_column, options.site_column)
         parts = [tables.read_images(file, options) for file in files]
         names = tables.class_names(tables.read_table(files[0]), options.label_column)
         test = parts[1] if len(parts) > 1 else None

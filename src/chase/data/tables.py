@@ -20,6 +20,7 @@ from chase.core.errors import DataError
 from chase.data.assemble import Raw
 from chase.data.images import RAW, decode
 from chase.data.options import DataOptions
+from chase.data.texts import tokenize
 
 
 @dataclass(frozen=True)
@@ -116,3 +117,16 @@ def read_images(path: Path, options: DataOptions) -> Raw:
         None if owners is None else pick(owners, kept),
         images.problems,
     )
+
+
+def read_texts(path: Path, options: DataOptions) -> Raw:
+    """Texts as tokens, labels and owners of one file; an empty text stays, as padding only."""
+    table = read_table(path)
+    labels, owners = labels_as_text(table, options.label_column), owners_as_text(table, options.site_column)
+    texts = ["" if cell is None else str(cell) for cell in table.column(options.text_column, "text").to_pylist()]
+    if not texts:
+        raise DataError(f"{path} has no rows")
+    empty = sum(not text.strip() for text in texts)
+    problems = (f"{empty} texts of {path.name} are empty",) if empty else ()
+    tokens, vocabulary = tokenize(texts, options.tokens, options.text_length)
+    return Raw("text", tokens, labels, owners, problems, vocabulary)

@@ -15,9 +15,8 @@ from chase.client import Client, Turn, Workshop
 from chase.core.errors import CheckpointError
 from chase.core.messages import ClientId, RoundOrder
 from chase.core.pools import SampleIds
-from chase.core.randomness import rng
-from chase.data.partition import initial_labels
 from chase.data.resident import Samples
+from chase.division import initial_rows
 from chase.models.catalog import NetSpec, build
 from chase.settings import Settings
 from chase.state import ClientState
@@ -44,15 +43,14 @@ class World:
 
     def start(self, client: ClientId) -> ClientState:
         """The client before its first turn."""
-        s, part = self.settings, self.parts[client]
-        draw = rng(s.seed, "initial-labels", client)
-        labeled = initial_labels(part, self.truth, s.initial_labels, s.initial_per_class, draw)
+        part = self.parts[client]
+        labeled = initial_rows(self.settings, client, part, self.truth)
         return ClientState.start(part, labeled, self.truth[labeled])
 
     def net(self) -> nn.Module:
         """The network with its initial weights."""
         s = self.settings
-        net = build(NetSpec(s.net, self.samples.shape, self.num_classes, s.dropout), s.seed)
+        net = build(NetSpec.of(s.net, self.samples, self.num_classes, s.dropout), s.seed)
         net.plain_kernels = s.kernels == "plain"  # type: ignore[assignment]
         return net
 

@@ -63,11 +63,12 @@ def unpack_world(header: dict[str, Any], arrays: dict[str, Array]) -> World:
 
 
 def _describe(samples: Samples) -> dict[str, Any]:
-    return {"kind": samples.kind, "mean": samples.mean, "std": samples.std}
+    return {"kind": samples.kind, "mean": samples.mean, "std": samples.std, "vocabulary": samples.vocabulary}
 
 
 def _samples(about: dict[str, Any], inputs: Array) -> Samples:
-    return Samples(torch.from_numpy(inputs), about["kind"], tuple(about["mean"]), tuple(about["std"]))
+    mean, std = tuple(about["mean"]), tuple(about["std"])
+    return Samples(torch.from_numpy(inputs), about["kind"], mean, std, vocabulary=about["vocabulary"])
 
 
 def end_with_parent(life: int) -> None:

@@ -17,9 +17,10 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from chase.core.randomness import rng
+from chase.core.randomness import fold, rng
 from chase.core.timing import Stopwatch
 from chase.data.resident import Samples
+from chase.learning.augment import crop_and_flip
 from chase.learning.fused import FusedNet, fused_for
 from chase.learning.fused.network import Prepared
 from chase.learning.inference import fused_logits, logits
@@ -47,6 +48,8 @@ class Plan:
     stop_at: float = 0.0
     """End after the epoch that classifies this share rightly (0 = never); the labelled samples are then watched."""
     device: str = "cpu"
+    augment: bool = False
+    """Crop and flip the labelled images of every step."""
 
 
 @dataclass(frozen=True)
@@ -221,10 +224,16 @@ class PlainStepper:
         parameters = [*net.parameters(), *self._goal.parameters()]
         self._optimiser = FlatSGD(parameters, plan.lr, plan.momentum, plan.weight_decay, plan.prox)
         self._x, self._y = ready_rows(job.samples, job.labeled_rows), job.labels.to(self._device)
+        self._augment = rng(job.seed, "augment", *job.coordinates) if plan.augment else None
+        # A user's own network may draw from torch's generator, in nn.Dropout for example.
+        torch.manual_seed(fold(job.seed, "torch", *job.coordinates))
 
     def step(self, take: Tensor, step: Step) -> float:
         """Forward, backward, update."""
-        loss = self._goal.loss(self._net, self._x.take(take).to(self._device), self._y[take], step)
+        x = self._x.take(take)
+        if self._augment is not None:
+            x = crop_and_flip(x, self._job.samples.black, self._augment)
+        loss = self._goal.loss(self._net, x.to(self._device), self._y[take], step)
         loss.backward()  # type: ignore[no-untyped-call]
         self._optimiser.step()
         return float(loss.detach()) if step.last_epoch else 0.0
@@ -310,7 +319,8 @@ def ready_rows(samples: Samples, rows: Tensor) -> ReadyRows:
 
 def make_stepper(net: nn.Module, job: Job, plan: Plan, labeled: LabeledLoss | None) -> Stepper:
     """The fused steps where network, loss and device allow them."""
-    fused = fused_for(net) if labeled is None and plan.prox == 0.0 and plan.device == "cpu" else None
+    plain = labeled is not None or plan.prox != 0.0 or plan.device != "cpu" or plan.augment
+    fused = None if plain else fused_for(net)
     return PlainStepper(net, job, plan, labeled) if fused is None else FusedStepper(fused, job, plan)
 
 

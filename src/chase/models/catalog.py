@@ -10,12 +10,17 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+import torch
 from torch import nn
 
 from chase.core.errors import SettingsError, unknown
-from chase.core.randomness import torch_rng
+from chase.core.randomness import fold, torch_rng
+from chase.data.resident import Samples
 from chase.models.convnets import CifarCNN, MnistCNN, TinyCNN
 from chase.models.layers import xavier_
+from chase.models.resnet import SmallResNet
+from chase.models.texts import CharLSTM, TextBag
+from chase.models.vgg import VGG19
 
 
 @dataclass(frozen=True)
@@ -27,6 +32,13 @@ class NetSpec:
     """Shape of one sample."""
     classes: int
     dropout: float
+    vocabulary: int = 0
+    """Number of distinct tokens where the samples are texts; 0 for images."""
+
+    @classmethod
+    def of(cls, name: str, samples: Samples, classes: int, dropout: float) -> NetSpec:
+        """For these samples."""
+        return cls(name, samples.shape, classes, dropout, samples.vocabulary)
 
 
 NETS: dict[str, tuple[str, Callable[..., nn.Module]]] = {
@@ -34,7 +46,15 @@ NETS: dict[str, tuple[str, Callable[..., nn.Module]]] = {
     "mnist-cnn": ("conv 5x5 10-20, fc 50 (the paper's, MNIST)", MnistCNN),
     "emnist-cnn": ("conv 5x5 10-20, fc 512 (the paper's, EMNIST)", partial(MnistCNN, hidden=512)),
     "cifar-cnn": ("conv 5x5 6-16, fc 120-84 (the paper's, CIFAR-10)", CifarCNN),
+    "vgg19": ("VGG-19 with batch norm (the paper's, CIFAR-100)", VGG19),
+    "vgg19-projection": ("the same with a 256-d projection head", partial(VGG19, projection=256)),
+    "resnet-gn": ("small ResNet with group norm, 0.7 million weights: better than the paper's nets", SmallResNet),
+    "char-lstm": ("embedding 8, 2-layer LSTM 256 (the paper's, Shakespeare)", CharLSTM),
+    "text-bag": ("mean and maximum of word embeddings, fc 64: a small text classifier", TextBag),
 }
+
+TEXT_NETS = frozenset({"char-lstm", "text-bag"})
+"""Networks that take tokens; the others take images."""
 
 
 def load_object(kind: str, path: str) -> Any:
@@ -52,13 +72,49 @@ def load_object(kind: str, path: str) -> Any:
 
 
 def build(spec: NetSpec, seed: int) -> nn.Module:
-    """The network with its seeded initial weights."""
-    if ":" in spec.name:
-        make = load_object("net", spec.name)
-    elif spec.name in NETS:
-        make = NETS[spec.name][1]
-    else:
+    """The network with its seeded initial weights.
+
+    The networks of the table start as the paper says; one's own starts as its function makes it, with
+    torch's generator seeded. For texts the function gets the size of the vocabulary as a fourth argument.
+    """
+    own = ":" in spec.name
+    if not own and spec.name not in NETS:
         raise SettingsError(unknown("net", spec.name, NETS))
-    net: nn.Module = make(spec.shape, spec.classes, spec.dropout)
-    xavier_(net, torch_rng(seed, "init"))
+    if not own and (spec.name in TEXT_NETS) != bool(spec.vocabulary):
+        fit = [name for name in NETS if (name in TEXT_NETS) == bool(spec.vocabulary)]
+        kind = "texts" if spec.vocabulary else "images"
+        raise SettingsError(f"net = {spec.name} does not take {kind}; for these: {', '.join(fit)}")
+    make = load_object("net", spec.name) if own else NETS[spec.name][1]
+    more = (spec.vocabulary,) if spec.vocabulary else ()
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(fold(seed, "init-default"))
+        try:
+            net = make(spec.shape, spec.classes, spec.dropout, *more)
+        except (TypeError, ValueError, RuntimeError) as error:
+            raise SettingsError(
+                f"net '{spec.name}' cannot be built for samples of shape {spec.shape}: {error}"
+            ) from error
+    if not isinstance(net, nn.Module):
+        raise SettingsError(f"net '{spec.name}' gave a {type(net).__name__}, not a torch.nn.Module")
+    check_outputs(net, spec)
+    if not own:
+        xavier_(net, torch_rng(seed, "init"))
     return net
+
+
+def check_outputs(net: nn.Module, spec: NetSpec) -> None:
+    """Refuse a network whose output is not one number a class."""
+    probe = torch.zeros((2, *spec.shape), dtype=torch.long if spec.vocabulary else torch.float32)
+    was_training = net.training
+    net.eval()
+    try:
+        with torch.no_grad():
+            out = net(probe)
+    except (RuntimeError, ValueError, TypeError, IndexError) as error:
+        raise SettingsError(f"net '{spec.name}' does not take samples of shape {spec.shape}: {error}") from error
+    net.train(was_training)
+    shape = tuple(out.shape) if isinstance(out, torch.Tensor) else type(out).__name__
+    if shape != (2, spec.classes):
+        raise SettingsError(
+            f"net '{spec.name}' gives {shape} for 2 samples; it must give logits of shape (2, {spec.classes})"
+        )

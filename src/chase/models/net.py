@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import torch
 from torch import Tensor, nn
 
-from chase.core.errors import SettingsError
-from chase.core.weights import Array, Weights, contiguous
+from chase.core.errors import CheckpointError, SettingsError
+from chase.core.weights import Array, Weights, contiguous, read
 
 
 class Net(nn.Module):
@@ -51,3 +53,14 @@ def set_weights(net: nn.Module, weights: Weights) -> None:
                     f"the network {list(tensor.shape)}"
                 )
             tensor.copy_(torch.from_numpy(contiguous(array)))
+
+
+def start_from(net: nn.Module, path: Path) -> None:
+    """Fill the net from a safetensors file; a file of another network is refused."""
+    if not path.is_file():
+        raise SettingsError(f"init_weights = {path} does not exist; give a safetensors file")
+    try:
+        weights = read(path)
+    except CheckpointError as error:
+        raise SettingsError(f"init_weights: {error}") from None
+    set_weights(net, weights)

@@ -1,0 +1,144 @@
+"""``chase data list | get | inspect``: what data there is, and what is in it before anything runs."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from chase import settings as settings_room
+from chase.data import hub, sources
+from chase.data.known import KNOWN
+from chase.data.resident import DataSet
+
+NameArg = Annotated[str, typer.Argument(help="A name (see `chase data list`), hub:owner/set, or a path.")]
+DirOpt = Annotated[str, typer.Option("--data-dir", help="Directory of NAME/train.parquet files (else CHASE_DATA).")]
+JsonOpt = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+SetOpt = Annotated[
+    list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Say how to read it, e.g. text_column=comment.")
+]
+
+SHOWN = 30
+"""Rows of a table of classes or owners before it is cut."""
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands."""
+    data = typer.Typer(help="Data sets: list, fetch and inspect them.", no_args_is_help=True, rich_markup_mode=None)
+    data.command("list", epilog="Example: chase data list --data-dir data")(show_names)
+    data.command("get", epilog="Example: chase data get cifar10 --data-dir data")(get)
+    data.command("inspect", epilog="Example: chase data inspect reviews.csv --set text_column=comment")(inspect)
+    app.add_typer(data, name="data")
+
+
+def show_names(data_dir: DirOpt = "", as_json: JsonOpt = False) -> None:
+    """List the data sets that are known by name and where a local copy is."""
+    rows = []
+    for name, about in sources.SOURCES.items():
+        local = "built in" if name == "digits" else str(sources.find_local(name, data_dir) or "")
+        rows.append({"name": name, "about": about, "hub": KNOWN[name].hub if name in KNOWN else "", "local": local})
+    if as_json:
+        print(json.dumps(rows))
+        return
+    console = Console(highlight=False, soft_wrap=True)
+    for row in rows:
+        places = [f"hub: {row['hub']}"] if row["hub"] else []
+        places.append(f"local copy: {row['local'] or 'none'}" if row["hub"] else row["local"])
+        console.print(f"{row['name']:15}{row['about']}", markup=False)
+        console.print(" " * 15 + ", ".join(places), style="dim", markup=False)
+    console.print("\nYour own: a folder of images, a CSV or a parquet file by path; any hub data set as hub:owner/set.")
+
+
+def get(name: NameArg, data_dir: DirOpt = "") -> None:
+    """Fetch a data set from the Hugging Face hub into NAME/train.parquet and NAME/test.parquet."""
+    if name == "digits":
+        print("digits is built in; there is nothing to fetch")
+        return
+    sources.check_name(name)
+    found = sources.find_local(name, data_dir)
+    if found is not None:
+        print(f"{name} is already at {found}")
+        return
+    print(f"{name} is now at {hub.get(name, sources.data_dirs(data_dir)[0])}")
+
+
+def inspect(name: NameArg, data_dir: DirOpt = "", change: SetOpt = None, as_json: JsonOpt = False) -> None:
+    """Show classes, sizes and problems of a data set before anything runs."""
+    chosen = settings_room.from_mapping(
+        {"data": name, "data_dir": data_dir, **settings_room.parse_changes(change or [])}
+    )
+    found = describe(sources.load(chosen.data, chosen.data_dir, chosen.data_options))
+    if as_json:
+        print(json.dumps(found))
+    else:
+        show(found)
+
+
+def describe(data: DataSet) -> dict[str, Any]:
+    """What is in a data set, as plain values."""
+    counts = {
+        "train": np.bincount(data.train_labels[data.train_labels >= 0], minlength=data.num_classes),
+        "test": np.bincount(data.test_labels, minlength=data.num_classes),
+    }
+    owners: dict[str, int] = {}
+    if data.groups is not None:
+        sizes = np.bincount(data.groups, minlength=len(data.group_names))
+        owners = {data.group_names[n]: int(sizes[n]) for n in np.argsort(-sizes, kind="stable")}
+    return {
+        "name": data.name,
+        "kind": data.train.kind,
+        "shape": list(data.train.shape),
+        "train": len(data.train),
+        "test": len(data.test),
+        "unlabeled": int((data.train_labels < 0).sum()),
+        "vocabulary": data.train.vocabulary,
+        "mean": list(data.train.mean),
+        "std": list(data.train.std),
+        "classes": {name: [int(counts["train"][c]), int(counts["test"][c])] for c, name in enumerate(data.classes)},
+        "owners": owners,
+        "problems": [*data.problems, *class_problems(data, counts["train"], counts["test"])],
+    }
+
+
+def class_problems(data: DataSet, train: Any, test: Any) -> list[str]:
+    """Classes without samples in one of the parts."""
+    names = np.array(data.classes)
+    found = []
+    for part, counts in (("training", train), ("test", test)):
+        missing = names[counts == 0].tolist()
+        if missing:
+            listed = ", ".join(repr(n) if not n.strip() else n for n in missing[:10])
+            found.append(f"{len(missing)} classes have no labelled {part} sample: {listed}")
+    return found
+
+
+def show(found: dict[str, Any]) -> None:
+    """The description as a person reads it."""
+    console = Console(highlight=False, soft_wrap=True)
+    what = "x".join(str(n) for n in found["shape"])
+    kind = f"images of {what} (channels x height x width)" if found["kind"] == "image" else f"texts of {what} tokens"
+    console.print(f"{found['name']}: {kind}, {len(found['classes'])} classes")
+    console.print(f"training {found['train']} ({found['unlabeled']} without a label), test {found['test']}")
+    _print_table(console, ("class", "training", "test"), [(n or "''", *c) for n, c in found["classes"].items()])
+    if found["owners"]:
+        _print_table(console, ("owner", "training"), list(found["owners"].items()))
+    for problem in found["problems"]:
+        console.print(f"warning: {problem}", markup=False)
+    if not found["problems"]:
+        console.print("no problems found")
+
+
+def _print_table(console: Console, titles: tuple[str, ...], rows: list[tuple[Any, ...]]) -> None:
+    table = Table(box=None, padding=(0, 2))
+    for number, title in enumerate(titles):
+        table.add_column(title, justify="left" if number == 0 else "right")
+    for name, *values in rows[:SHOWN]:
+        shown = str(name) if str(name).strip() else repr(name)
+        table.add_row(shown.replace("[", r"\["), *(str(v) for v in values))
+    console.print(table)
+    if len(rows) > SHOWN:
+        console.print(f"  ... and {len(rows) - SHOWN} more")
