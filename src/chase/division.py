@@ -46,6 +46,7 @@ def owners_of(settings: Settings, data: DataSet) -> SampleIds:
 def split_among_clients(settings: Settings, data: DataSet) -> list[SampleIds]:
     """The rows of each client; one without any is refused."""
     parts = PARTITIONS[settings.partition](settings, data)
+    parts = [partition.some_rows(part, settings.data_share, settings.seed, c) for c, part in enumerate(parts)]
     empty = [client for client, part in enumerate(parts) if part.size == 0]
     if empty:
         raise DataError(

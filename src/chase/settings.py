@@ -55,6 +55,9 @@ class Settings(BaseModel):
         "classes", description="how samples are divided among the clients"
     )
     classes_per_client: int = Field(2, ge=1, description="C_k, for partition = classes")
+    data_share: float = Field(
+        1.0, gt=0, le=1, description="share of each client's samples that is used, for a quick look"
+    )
     alpha: float = Field(0.1, gt=0, description="concentration, for partition = dirichlet")
     min_owned: int = Field(0, ge=0, description="natural: only owners with more samples than this")
     initial_labels: float = Field(0.04, ge=0, le=1, description="share of each client labelled at the start")

@@ -8,7 +8,7 @@ import sys
 import typer
 
 from chase import __version__
-from chase.cli import data, demo, labelling, listing, reporting, running, using
+from chase.cli import data, demo, labelling, listing, reporting, running, studying, using
 from chase.core.errors import ChaseError
 
 app = typer.Typer(
@@ -26,6 +26,7 @@ demo.register(app)
 listing.register(app)
 labelling.register(app)
 data.register(app)
+studying.register(app)
 
 
 def _version(show: bool) -> None:

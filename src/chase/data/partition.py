@@ -177,3 +177,11 @@ def initial_labels(
     sure = np.concatenate(first) if first else np.empty(0, dtype=np.int64)
     rest = order[~np.isin(order, sure)]
     return np.sort(np.concatenate([sure, rest[: max(0, count - sure.size)]]))
+
+
+def some_rows(part: SampleIds, share: float, seed: int, client: int) -> SampleIds:
+    """A seeded share of a client's rows, at least one; sorted as they were."""
+    if share == 1.0 or part.size == 0:
+        return part
+    kept = rng(seed, "data-share", client).choice(part, size=max(1, round(share * part.size)), replace=False)
+    return np.sort(kept).astype(np.int64)

@@ -1,0 +1,188 @@
+"""``chase study NAME``: an experiment of the paper at one command; ``chase study list``."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console, Group
+from rich.live import Live
+from rich.text import Text
+
+from chase import settings as settings_room
+from chase.cli.progress import percent
+from chase.cli.terminal import print_table
+from chase.core.errors import SettingsError
+from chase.report.tables import Table, duration
+from chase.studies.catalog import STUDIES, find_study
+from chase.studies.plan import Options, Plan, plan, plan_file, write_plan
+from chase.studies.runner import Progress, check, look, run_jobs, seconds_left
+
+NameArg = Annotated[str, typer.Argument(metavar="NAME", help="A study (see `chase study list`).")]
+DataOpt = Annotated[str, typer.Option("--data", help="Presets instead of the study's own, with commas between.")]
+ArmOpt = Annotated[list[str] | None, typer.Option("--arm", help="Only this arm of the study; repeatable.")]
+RoundsOpt = Annotated[int, typer.Option("--rounds", min=0, help="Rounds of every job (0 = as the preset says).")]
+SeedsOpt = Annotated[int, typer.Option("--seeds", min=1, help="Seeds of every arm.")]
+ScaleOpt = Annotated[
+    float, typer.Option("--scale", min=1e-6, max=1.0, help="Share of every client's data that is used.")
+]
+OutOpt = Annotated[Path, typer.Option("--out", "-o", help="Directory; may hold several studies, which share runs.")]
+JobsOpt = Annotated[int, typer.Option("--jobs", "-j", min=0, help="Jobs at a time, each on one core (0 = one a core).")]
+SetOpt = Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change a setting; repeatable.")]
+DryOpt = Annotated[bool, typer.Option("--dry-run", help="Only say what would run, and about how long.")]
+JsonOpt = Annotated[bool, typer.Option("--json", help="Print one JSON object at the end instead of text.")]
+
+QUIET_SECONDS = 60.0
+"""Where the output is no terminal, a line at most this often."""
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    example = "Example: chase study ablation --data mnist --rounds 20 --seeds 2 --scale 0.1 --dry-run"
+    app.command("study", epilog=example)(study)
+
+
+def study(
+    name: NameArg,
+    data: DataOpt = "",
+    arm: ArmOpt = None,
+    rounds: RoundsOpt = 0,
+    seeds: SeedsOpt = 3,
+    scale: ScaleOpt = 1.0,
+    out: OutOpt = Path("studies"),
+    jobs: JobsOpt = 0,
+    change: SetOpt = None,
+    dry_run: DryOpt = False,
+    as_json: JsonOpt = False,
+) -> None:
+    """Run an experiment of the paper; what is finished already is not run again."""
+    if name == "list":
+        show_studies(as_json)
+        return
+    chosen = find_study(name)
+    presets = tuple(part.strip() for part in data.split(",") if part.strip())
+    changes = settings_room.parse_changes(change or [])
+    fixed = {"seed": "--seeds", "rounds": "--rounds", "data_share": "--scale", "data": "--data"}
+    for key, option in fixed.items():
+        if key in changes:
+            raise SettingsError(f"--set {key}=... does not fit a study: use {option}")
+    wanted = plan(chosen, Options(presets, tuple(arm or ()), rounds, seeds, scale=scale, changes=changes))
+    workers = jobs or os.cpu_count() or 1
+    if dry_run:
+        show_plan(Plan(name, plan_file(out, name), wanted), workers, as_json)
+        return
+    work = write_plan(out, name, wanted)
+    progress = look(work, wanted)
+    with StudyProgress(name, workers, quiet=as_json) as view:
+        try:
+            run_jobs(work, progress, workers, view.show)
+        except KeyboardInterrupt:
+            view.say(f"stopped; finished rounds are saved. The same command goes on with it ({out}).")
+            raise typer.Exit(130) from None
+    finish(work, progress, as_json)
+
+
+def finish(work: Plan, progress: Sequence[Progress], as_json: bool) -> None:
+    """Say where the results are, and what failed."""
+    done = sum(p.state == "done" for p in progress)
+    if as_json:
+        states = {p.job.name: p.state for p in progress}
+        print(json.dumps({"study": work.study, "directory": str(work.directory), "done": done, "jobs": states}))
+    else:
+        print(f"study {work.study}: {done} of {len(progress)} jobs done, in {work.directory}")
+    check(progress)
+
+
+def show_studies(as_json: bool) -> None:
+    """The studies and what each of them runs."""
+    if as_json:
+        print(json.dumps({name: entry.about for name, entry in STUDIES.items()}))
+        return
+    print_table(Table(("study", "what it runs"), [[s.name, s.about] for s in STUDIES.values()], text_columns=2))
+
+
+def show_plan(work: Plan, workers: int, as_json: bool) -> None:
+    """What would run, arm by arm, and about how long it would take."""
+    progress = {p.job.name: p for p in look(work, work.jobs)}
+    left = seconds_left(list(progress.values()), workers)
+    if as_json:
+        jobs = {name: {"state": p.state, "rounds": p.rounds, "seconds": p.left} for name, p in progress.items()}
+        print(json.dumps({"study": work.study, "jobs": jobs, "seconds": left}))
+        return
+    groups: dict[tuple[str, str], list[Progress]] = {}
+    for job in work.jobs:
+        groups.setdefault((job.scene, job.arm), []).append(progress[job.name])
+    rows = [
+        [
+            scene,
+            arm,
+            str(len(some)),
+            str(sum(p.state == "done" for p in some)),
+            str(some[0].job.settings.rounds),
+            duration(sum(p.left for p in some)),
+        ]
+        for (scene, arm), some in groups.items()
+    ]
+    columns = ("data", "arm", "jobs", "done", "rounds", "time on one core")
+    print_table(Table(columns, rows, f"study {work.study}", text_columns=2))
+    print(f"{len(progress)} jobs, about {duration(left)} with {workers} at a time, if the machine stays as busy as now")
+
+
+class StudyProgress:
+    """All jobs on one screen: a bar with the time left, and a line for each running job."""
+
+    def __init__(self, name: str, workers: int, quiet: bool = False) -> None:
+        self._name, self._workers, self._quiet = name, workers, quiet
+        self._console = Console(stderr=quiet, highlight=False, soft_wrap=True)
+        self._live: Live | None = None
+        self._said, self._finished = -QUIET_SECONDS, -1
+
+    def __enter__(self) -> StudyProgress:
+        if self._console.is_terminal and not self._quiet:
+            self._live = Live(Text("starting ..."), console=self._console, refresh_per_second=4, transient=True)
+            self._live.__enter__()
+        return self
+
+    def __exit__(self, *problem: object) -> None:
+        if self._live is not None:
+            self._live.__exit__(None, None, None)
+
+    def say(self, text: str) -> None:
+        """A line of its own."""
+        self._console.print(text, markup=False)
+
+    def headline(self, jobs: Sequence[Progress]) -> str:
+        """The state of the study in one line."""
+        done, failed = (sum(p.state == state for p in jobs) for state in ("done", "failed"))
+        rounds = sum(min(p.rounds, p.job.settings.rounds) for p in jobs)
+        total = sum(p.job.settings.rounds for p in jobs)
+        text = f"{self._name}  {done}/{len(jobs)} jobs  {rounds}/{total} rounds"
+        return text + (f"  {failed} failed" if failed else "") + f"  {duration(seconds_left(jobs, self._workers))} left"
+
+    def show(self, jobs: Sequence[Progress]) -> None:
+        """Show how far all jobs are."""
+        if self._live is not None:
+            share = sum(p.rounds for p in jobs) / max(1, sum(p.job.settings.rounds for p in jobs))
+            bar = "█" * round(30 * min(1.0, share))
+            lines = [Text(f"{bar:░<30}  {self.headline(jobs)}")]
+            lines += [Text(job_line(p)) for p in jobs if p.state == "running"]
+            self._live.update(Group(*lines))
+            return
+        finished, now = sum(p.state in ("done", "failed") for p in jobs), time.monotonic()
+        if not self._quiet and (finished != self._finished or now - self._said >= QUIET_SECONDS):
+            self._finished, self._said = finished, now
+            self.say(self.headline(jobs))
+
+
+def job_line(progress: Progress) -> str:
+    """One running job."""
+    job = progress.job
+    return (
+        f"  {job.scene} · {job.arm} · seed {job.settings.seed}  round {progress.rounds}/{job.settings.rounds}"
+        f"  accuracy {percent(progress.accuracy)}"
+    )

@@ -1,0 +1,22 @@
+"""What accuracy costs: seconds and inferences of every method, and what freezing and subset sampling save."""
+
+from chase.studies.study import CHASE, IMAGES, METHODS, NO_FREEZE, NO_SUBSET, Arm, Part, Study, scenes
+
+STUDY = Study(
+    "cost",
+    "accuracy against seconds and inferences (CIFAR-10); inference cost without FAm, with FAm, with FAmS",
+    (
+        Part(scenes("cifar10", behaviour="ReCo"), METHODS, "Accuracy and cost", "FedRandom", ("accuracy-cost",)),
+        Part(
+            scenes(*IMAGES, behaviour="ReCo"),
+            (
+                Arm("no FAm", NO_FREEZE.changes, NO_FREEZE.paper),
+                Arm("FAm", NO_SUBSET.changes, NO_SUBSET.paper),
+                Arm("FAmS", CHASE.changes, CHASE.paper),
+            ),
+            "Inference cost of freezing, awakening and subset sampling",
+            figures=("inference-cost",),
+        ),
+    ),
+    "The paper's minutes a round are of its authors' GPU: compare ratios, not minutes.",
+)

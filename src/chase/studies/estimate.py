@@ -1,0 +1,102 @@
+"""How long jobs will take: steps and inferences counted from the settings, their seconds measured on the spot.
+
+An estimate, not a promise: it knows a method by what it trains, tracks and scores, not by its code.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from functools import lru_cache
+
+import torch
+
+from chase.data.resident import DataSet
+from chase.data.sources import load
+from chase.experiment import net_spec
+from chase.learning.training import Job as TrainingJob
+from chase.learning.training import Plan, train
+from chase.models.catalog import build
+from chase.settings import Settings
+
+SAMPLE_LABELS, SAMPLE_WATCHED, SAMPLE_EPOCHS = 100, 400, 2
+ALIGNED_STEP = 2.2
+"""A step with alignment has a second batch, and its loss."""
+
+
+@dataclass(frozen=True)
+class Speed:
+    """Seconds of the parts that a round is made of."""
+
+    step: float
+    inference: float
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """What a round's work depends on in the data."""
+
+    train: int
+    test: int
+
+
+def measure(settings: Settings, data: DataSet) -> Speed:
+    """Time some steps of training and some inferences of this network, in this process, with one thread."""
+    torch.set_num_threads(1)
+    net = build(net_spec(settings, data), 0)
+    few = min(SAMPLE_LABELS, len(data.train))
+    watched = torch.arange(min(SAMPLE_WATCHED, len(data.train)))
+    labels = torch.from_numpy(data.train_labels[:few]).clamp(min=0)
+    job = TrainingJob(data.train, torch.arange(few), labels, watched, None, True, 0, ("estimate", 0))
+    plan = Plan(SAMPLE_EPOCHS, settings.batch_size, settings.lr, settings.momentum, settings.weight_decay, 0.0)
+    start = time.perf_counter()
+    seconds = train(net, job, plan).stopwatch.seconds
+    if time.perf_counter() - start < 1.0:  # the first pass also warms up
+        seconds = train(net, job, plan).stopwatch.seconds
+    steps = SAMPLE_EPOCHS * -(-few // settings.batch_size)
+    return Speed(seconds["train"] / steps, seconds["track"] / (SAMPLE_EPOCHS * watched.numel()))
+
+
+@lru_cache(maxsize=64)
+def measured(key: str) -> tuple[Speed, Sizes]:
+    """Speed and sizes for the data and network of these settings (as JSON, to be remembered by)."""
+    settings = Settings.model_validate_json(key)
+    data = load(settings.data, settings.data_dir)
+    return measure(settings, data), Sizes(len(data.train), len(data.test))
+
+
+def seconds_a_round(settings: Settings) -> float:
+    """The mean over all rounds of a job in one process."""
+    plain = settings.model_copy(update={"seed": 0, "rounds": 1, "strategy": "random", "model": "local"})
+    names = ("data", "data_dir", "clients", "partition", "net", "dropout", "batch_size", "test_limit", "data_share")
+    chosen = plain.model_dump(include={name for name in names if name in Settings.model_fields})
+    speed, sizes = measured(Settings(**chosen).model_dump_json())
+    return work(settings, sizes, speed)
+
+
+def asks_a_turn(settings: Settings) -> tuple[float, float]:
+    """(labels a turn, share of the turns that ask), means over the clients."""
+    if settings.behaviour == "ReCo":
+        return 0.2 * 5 / 5 + 0.6 * 7 / 3 + 0.2 * 10, 0.2 / 5 + 0.6 / 3 + 0.2
+    period = settings.period if settings.behaviour == "free" else 1
+    return settings.budget / period, 1 / period
+
+
+def work(settings: Settings, sizes: Sizes, speed: Speed) -> float:
+    """Seconds of a mean round."""
+    share = settings.take_part * settings.share_of_clients
+    pool = settings.data_share * sizes.train / settings.clients
+    rate, asking = asks_a_turn(settings)
+    labeled = min(pool, settings.initial_labels * pool + rate * settings.rounds / 2)
+    free = pool - labeled
+    steps = settings.local_epochs * labeled / settings.batch_size * (ALIGNED_STEP if settings.aligns else 1.0)
+    watched = 0.0
+    if settings.tracks_ev:
+        later = min(free, settings.subset_size) if settings.subset else free * (0.5 if settings.freeze else 1.0)
+        watched = later + (free - later) / settings.rounds
+    scored = 0.0
+    if settings.strategy != "random" and not settings.needs <= {"label_changes"}:
+        scored = free * asking * (settings.mc_passes if settings.strategy == "bald" else 2)
+    inferences = settings.local_epochs * watched + (2 * watched if settings.aligns else 0.0) + scored
+    tests = sizes.test / settings.eval_every * (settings.clients if settings.form == "isolated" else 1)
+    return settings.clients * share * (steps * speed.step + inferences * speed.inference) + tests * speed.inference

@@ -1,0 +1,89 @@
+"""One job in a process of its own: ``python -m chase.studies.job STUDY-FILE JOB``.
+
+The runner holds the other end of this process's standard input. When the runner is gone, by kill -9
+even, the input ends and so does the job: its last whole round is in the checkpoint. A lock keeps
+a second process from the same run directory.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from chase.core.errors import ChaseError, RunDirectoryError
+from chase.experiment import Experiment, stop_reason
+from chase.record import MAY_CHANGE, Record
+from chase.studies.plan import Job, read_plan
+
+ORPHANED = 3
+
+
+def end_with_runner() -> None:
+    """End this process as soon as standard input ends."""
+
+    def wait() -> None:
+        while os.read(0, 1024):  # not through sys.stdin: its lock would be held when the interpreter ends
+            pass
+        os._exit(ORPHANED)
+
+    threading.Thread(target=wait, daemon=True).start()
+
+
+@contextmanager
+def locked(path: Path, wait: bool = True) -> Iterator[None]:
+    """Hold a lock file; without ``wait``, one that somebody holds is refused."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+        except BlockingIOError:
+            raise RunDirectoryError(
+                f"a study is being run in {path.parent} already: watch it with `chase watch {path.parent}`"
+            ) from None
+        yield
+
+
+def is_done(directory: Path, job: Job) -> bool:
+    """Whether a job has nothing left to do."""
+    where = directory / job.name
+    if not (where / "settings.toml").is_file():
+        return False
+    last = Record.open(where).metrics[-1:]
+    saved = bool(last) and (where / "checkpoint" / f"{last[0]['round']:06d}.json").is_file()
+    return saved and bool(stop_reason(job.settings, last))
+
+
+def open_job(directory: Path, job: Job) -> Experiment | None:
+    """The run to begin or to go on with; None when it is finished."""
+    if is_done(directory, job):
+        return None
+    where = directory / job.name
+    if not (where / "settings.toml").is_file():
+        return Experiment.begin(job.settings, where)
+    return Experiment.resume(where, {key: getattr(job.settings, key) for key in MAY_CHANGE})
+
+
+def main() -> None:
+    """Run one job to its end."""
+    end_with_runner()
+    plan, name = read_plan(Path(sys.argv[1])), sys.argv[2]
+    job = next(job for job in plan.jobs if job.name == name)
+    with locked(plan.directory / "locks" / name):
+        experiment = open_job(plan.directory, job)
+        if experiment is not None:
+            experiment.run()
+            for note in experiment.notes:
+                print(f"note: {note}", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except ChaseError as error:
+        print(error, file=sys.stderr)
+        sys.exit(2)

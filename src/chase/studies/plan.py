@@ -1,0 +1,159 @@
+"""From a study to its jobs, and the file that remembers them.
+
+One directory may hold several studies. A job's name ends in a digest of the settings that decide its
+results, so that studies share the runs that they have in common, and a finished one is never run again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from chase import settings as settings_room
+from chase.core.errors import RunDirectoryError, SettingsError, unknown
+from chase.core.messages import FORMAT
+from chase.record import MAY_CHANGE, write_atomically
+from chase.settings import Settings
+from chase.studies.study import Part, Scene, Study, said
+
+SUFFIX = ".study.json"
+
+
+@dataclass(frozen=True)
+class Options:
+    """What a user asks of a study; empty means as the study says."""
+
+    data: tuple[str, ...] = ()
+    arms: tuple[str, ...] = ()
+    rounds: int = 0
+    seeds: int = 3
+    first_seed: int = 0
+    scale: float = 1.0
+    changes: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Job:
+    """One run of a study."""
+
+    name: str
+    """Its directory within the study's."""
+    part: int
+    scene: str
+    arm: str
+    settings: Settings
+
+
+def plan(study: Study, options: Options) -> list[Job]:
+    """All jobs, in the order in which they run: scene by scene, and all arms of one seed before the next."""
+    parts = [part.on(options.data) if options.data else part for part in study.parts]
+    if options.arms:
+        known = {arm.label for part in parts for arm in part.arms}
+        for label in options.arms:
+            if label not in known:
+                raise SettingsError(unknown(f"arm of study {study.name}", label, known))
+    jobs: dict[tuple[int, str, str], Job] = {}
+    for number, part in enumerate(parts):
+        for job in plan_part(number, part, options):
+            jobs.setdefault((number, job.arm, job.name), job)
+    return list(jobs.values())
+
+
+def plan_part(number: int, part: Part, options: Options) -> list[Job]:
+    """The jobs of one part."""
+    return [
+        make_job(number, scene, arm.label, arm.changes, seed, options)
+        for scene in part.scenes
+        for seed in range(options.first_seed, options.first_seed + options.seeds)
+        for arm in part.arms
+        if not options.arms or arm.label in options.arms
+    ]
+
+
+def make_job(number: int, scene: Scene, arm: str, arm_changes: Mapping[str, Any], seed: int, options: Options) -> Job:
+    """One job: the preset, the scene, the user's wishes and the arm, each on top of the one before."""
+    given: dict[str, Any] = {"engine": "inprocess", "seed": seed}
+    if options.rounds:
+        given["rounds"] = options.rounds
+    if options.scale != 1.0:
+        given["data_share"] = options.scale
+    changes = {**scene.changes, **given, **options.changes, **arm_changes}
+    chosen = settings_room.load(scene.preset, changes)
+    label = ", ".join([scene.label, *(said(key, value) for key, value in options.changes.items())])
+    if options.scale != 1.0:
+        label += f", {100 * options.scale:g} % of the data"
+    return Job(job_name(scene.preset, arm, chosen), number, label, arm, chosen)
+
+
+def digest(settings: Settings) -> str:
+    """A name for the results that settings lead to; settings left at their default do not count, nor the seed."""
+    values = settings.model_dump(exclude_defaults=True)
+    decisive = {key: values[key] for key in sorted(values) if key not in MAY_CHANGE | {"seed"}}
+    return hashlib.sha256(json.dumps(decisive).encode()).hexdigest()[:8]
+
+
+def job_name(preset: str, arm: str, settings: Settings) -> str:
+    """A directory name that a person can read and that differs where results may."""
+    words = [Path(preset).stem, settings.strategy.replace(":", "."), digest(settings), f"seed{settings.seed}"]
+    return "-".join(re.sub(r"[^A-Za-z0-9.+]+", "-", word).strip("-") for word in words)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The jobs of one study in a directory."""
+
+    study: str
+    path: Path
+    jobs: Sequence[Job]
+
+    @property
+    def directory(self) -> Path:
+        """Where the jobs' directories are."""
+        return self.path.parent
+
+
+def plan_file(directory: Path, study: str) -> Path:
+    """Where a directory remembers a study."""
+    return directory / f"{study}{SUFFIX}"
+
+
+def write_plan(directory: Path, study: str, jobs: Sequence[Job]) -> Plan:
+    """Remember jobs, beside those that the directory knows already for this study."""
+    path = plan_file(directory, study)
+    known = {(job.part, job.arm, job.name): job for job in (read_plan(path).jobs if path.is_file() else ())}
+    known |= {(job.part, job.arm, job.name): job for job in jobs}
+    body = {"format": FORMAT, "study": study, "jobs": [_to_json(job) for job in known.values()]}
+    write_atomically(path, json.dumps(body, indent=1).encode())
+    return Plan(study, path, list(known.values()))
+
+
+def _to_json(job: Job) -> dict[str, Any]:
+    plain = {"name": job.name, "part": job.part, "scene": job.scene, "arm": job.arm}
+    return plain | {"settings": job.settings.model_dump(exclude_defaults=True)}
+
+
+def read_plan(path: Path) -> Plan:
+    """The study that a file remembers."""
+    try:
+        body = json.loads(path.read_text(encoding="utf-8"))
+        if body["format"] != FORMAT:
+            raise RunDirectoryError(f"{path} has format {body['format']}, this version reads {FORMAT}")
+        jobs = [_from_json(entry) for entry in body["jobs"]]
+        return Plan(str(body["study"]), path, jobs)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise RunDirectoryError(f"{path} cannot be read: {error}") from None
+
+
+def _from_json(entry: Mapping[str, Any]) -> Job:
+    chosen = settings_room.from_mapping(entry["settings"]).resolved()
+    return Job(str(entry["name"]), int(entry["part"]), str(entry["scene"]), str(entry["arm"]), chosen)
+
+
+def plans_in(directory: Path) -> list[Plan]:
+    """All studies of a directory."""
+    return [read_plan(path) for path in sorted(directory.glob(f"*{SUFFIX}"))]

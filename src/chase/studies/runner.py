@@ -1,0 +1,161 @@
+"""Runs the jobs of a study, some at a time, each in a process of its own with one thread.
+
+What a job has done is read from its run directory, so that progress needs no line between the
+processes, and a job that went on by itself, or was finished by another study, counts all the same.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from chase.core.errors import RunDirectoryError
+from chase.studies.estimate import seconds_a_round
+from chase.studies.job import is_done, locked
+from chase.studies.plan import Job, Plan
+
+POLL = 0.5
+ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+
+
+@dataclass
+class Progress:
+    """How far one job is."""
+
+    job: Job
+    expected: float
+    """Seconds a round by the estimate."""
+    state: str = "waiting"
+    """waiting, running, done or failed."""
+    rounds: int = 0
+    at_start: int = 0
+    """Rounds that were done before this runner began."""
+    seconds: float = 0.0
+    """Seconds of the rounds since."""
+    accuracy: float | None = None
+    problem: str = ""
+    _read: int = field(default=0, repr=False)
+
+    def update(self, directory: Path) -> None:
+        """Read the lines that the job has written since the last look."""
+        path = directory / self.job.name / "metrics.jsonl"
+        if not path.is_file():
+            return
+        if path.stat().st_size < self._read:
+            self._read, self.rounds, self.seconds = 0, 0, 0.0  # a resumed job cuts off what has no checkpoint
+        with path.open("rb") as file:
+            file.seek(self._read)
+            for text in file:
+                if not text.endswith(b"\n"):
+                    break
+                self._read += len(text)
+                self._take(json.loads(text))
+
+    def _take(self, line: dict[str, object]) -> None:
+        self.rounds = int(str(line["round"]))
+        if self.rounds > self.at_start:
+            self.seconds += float(str(line["seconds"]))
+        if line.get("test_accuracy") is not None:
+            self.accuracy = float(str(line["test_accuracy"]))
+
+    @property
+    def left(self) -> float:
+        """Seconds that the rounds left take by the estimate."""
+        if self.state in ("done", "failed"):
+            return 0.0
+        return max(0, self.job.settings.rounds - self.rounds) * self.expected
+
+
+def seconds_left(jobs: Sequence[Progress], workers: int) -> float:
+    """Seconds to the end of all jobs: the estimate, put right by how long finished rounds took."""
+    measured = sum(p.seconds for p in jobs)
+    expected = sum(p.expected * (p.rounds - p.at_start) for p in jobs)
+    pace = measured / expected if measured and expected else 1.0
+    return pace * max(sum(p.left for p in jobs) / workers, max((p.left for p in jobs), default=0.0))
+
+
+def look(plan: Plan, jobs: Sequence[Job]) -> list[Progress]:
+    """Where each job stands; the same run in two parts of a study is one job."""
+    once = {job.name: job for job in jobs}
+    found = []
+    for job in once.values():
+        progress = Progress(job, 1.0)
+        progress.update(plan.directory)
+        progress.at_start, progress.seconds = progress.rounds, 0.0
+        if is_done(plan.directory, job):
+            progress.state = "done"
+        else:
+            progress.expected = seconds_a_round(job.settings)
+        found.append(progress)
+    return found
+
+
+class Running:
+    """A job's process and its log."""
+
+    def __init__(self, plan: Plan, progress: Progress) -> None:
+        self.progress = progress
+        self.log = plan.directory / "logs" / f"{progress.job.name}.txt"
+        self.log.parent.mkdir(parents=True, exist_ok=True)
+        command = [sys.executable, "-m", "chase.studies.job", str(plan.path), progress.job.name]
+        with self.log.open("wb") as log:
+            self.process = subprocess.Popen(
+                command, stdin=subprocess.PIPE, stdout=log, stderr=log, env={**os.environ, **ONE_THREAD}
+            )
+        progress.state = "running"
+
+    def ended(self) -> bool:
+        """Whether the process has ended; its outcome is then in the progress."""
+        code = self.process.poll()
+        if code is None:
+            return False
+        if self.process.stdin is not None:
+            self.process.stdin.close()
+        self.progress.state = "done" if code == 0 else "failed"
+        if code:
+            lines = self.log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
+            self.progress.problem = lines[-1] if lines else f"ended with exit code {code}"
+        return True
+
+    def stop(self) -> None:
+        """End the process at once: its last whole round is saved."""
+        self.process.kill()
+        self.process.wait()
+        if self.process.stdin is not None:
+            self.process.stdin.close()
+
+
+def run_jobs(
+    plan: Plan, jobs: Sequence[Progress], workers: int, on_change: Callable[[Sequence[Progress]], None]
+) -> None:
+    """Run what is not done, in order, ``workers`` at a time; a job that fails does not stop the others."""
+    with locked(plan.directory / ".lock", wait=False):
+        waiting = [progress for progress in jobs if progress.state == "waiting"]
+        running: list[Running] = []
+        try:
+            while waiting or running:
+                while waiting and len(running) < workers:
+                    running.append(Running(plan, waiting.pop(0)))
+                for entry in running:
+                    entry.progress.update(plan.directory)
+                running = [entry for entry in running if not entry.ended()]
+                on_change(jobs)
+                if running:
+                    time.sleep(POLL)
+        finally:
+            for entry in running:
+                entry.stop()
+
+
+def check(jobs: Sequence[Progress]) -> None:
+    """Say which jobs failed, and why."""
+    failed = [p for p in jobs if p.state == "failed"]
+    if failed:
+        reasons = "; ".join(f"{p.job.name}: {p.problem}" for p in failed[:3])
+        raise RunDirectoryError(f"{len(failed)} of {len(jobs)} jobs failed: {reasons}; run the study again to retry")

@@ -1,0 +1,100 @@
+"""What a study is: what varies, on what data, and what of the paper stands beside it.
+
+A study has parts; a part runs every arm (a method or a variant) in every scene (a data set and its
+circumstances) with every seed. Each such run is a job.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+Changes = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Arm:
+    """One method or variant: settings on top of a preset's."""
+
+    label: str
+    changes: Changes
+    paper: str = ""
+    """The name of the paper's row that stands beside it, if there is one."""
+
+
+@dataclass(frozen=True)
+class Scene:
+    """A preset under some circumstances."""
+
+    preset: str
+    changes: Changes = field(default_factory=dict)
+
+    @property
+    def label(self) -> str:
+        """The preset and what is changed in it."""
+        return ", ".join([self.preset, *(said(key, value) for key, value in self.changes.items())])
+
+
+def said(key: str, value: Any) -> str:
+    """A changed setting in words."""
+    if key in ("behaviour", "partition"):
+        return "IID" if value == "iid" else str(value)
+    return f"{key} {value}"
+
+
+@dataclass(frozen=True)
+class Part:
+    """Arms that are compared with each other, scene by scene."""
+
+    scenes: tuple[Scene, ...]
+    arms: tuple[Arm, ...]
+    title: str = ""
+    against: str = ""
+    """The label of the arm that the others are compared with; empty compares with none."""
+    figures: tuple[str, ...] = ()
+    """Figures beyond those that every report has, by name."""
+
+    def on(self, presets: tuple[str, ...]) -> Part:
+        """The same part on other data, under the circumstances that it knows for that data or else in general."""
+        chosen: dict[str, Scene] = {}
+        for preset in presets:
+            own = [scene for scene in self.scenes if scene.preset == preset]
+            for scene in own or [Scene(preset, scene.changes) for scene in self.scenes]:
+                chosen.setdefault(scene.label, scene)
+        return Part(tuple(chosen.values()), self.arms, self.title, self.against, self.figures)
+
+
+@dataclass(frozen=True)
+class Study:
+    """One experiment of the paper."""
+
+    name: str
+    about: str
+    parts: tuple[Part, ...]
+    note: str = ""
+    """What a reader of the results must know."""
+
+
+def scenes(*presets: str, **changes: Any) -> tuple[Scene, ...]:
+    """Several presets under the same circumstances."""
+    return tuple(Scene(preset, changes) for preset in presets)
+
+
+RANDOM = Arm("FedRandom", {"strategy": "random"}, "FedRandom")
+EV = Arm("EV", {"strategy": "ev"}, "EV")
+CHASE = Arm("CHASe", {"strategy": "chase"}, "CHASe")
+NO_SUBSET = Arm("w/o S", {"strategy": "chase", "subset": False}, "w/o S")
+NO_FREEZE = Arm("w/o FAm", {"strategy": "chase", "freeze": False, "subset": False}, "w/o FAm")
+BASELINES = (
+    RANDOM,
+    Arm("FedEntropy", {"strategy": "entropy"}, "FedEntropy"),
+    Arm("FAL(Entropy)", {"strategy": "entropy", "model": "global"}, "FAL(Entropy)"),
+    Arm("FedCoreset", {"strategy": "coreset"}, "FedCoreset"),
+    Arm("FAL(Coreset)", {"strategy": "coreset", "model": "global"}, "FAL(Coreset)"),
+    Arm("FedLL4AL", {"strategy": "ll4al"}, "FedLL4AL"),
+    Arm("FAL(LL4AL)", {"strategy": "ll4al", "model": "global"}, "FAL(LL4AL)"),
+)
+"""The paper's rivals, as it names them."""
+METHODS = (*BASELINES, EV, CHASE)
+IMAGES = ("mnist", "emnist", "cifar10", "cifar100")

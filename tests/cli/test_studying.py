@@ -1,0 +1,52 @@
+"""``chase study`` as a user types it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+TINY = (
+    "--data",
+    "digits",
+    "--rounds",
+    2,
+    "--seeds",
+    1,
+    "--scale",
+    0.2,
+    "--set",
+    "clients=2",
+    "--set",
+    "local_epochs=2",
+)
+
+
+def test_a_dry_run_says_what_and_how_long_and_writes_nothing(chase, tmp_path: Path) -> None:
+    shown = chase("study", "ablation", *TINY, "--out", tmp_path / "s", "--dry-run")
+    assert shown.code == 0
+    assert "3 jobs, about" in shown.out
+    assert "FedRandom" in shown.out
+    body = json.loads(chase("study", "ablation", *TINY, "--out", tmp_path / "s", "--dry-run", "--json").out)
+    assert body["seconds"] > 0
+    assert {job["state"] for job in body["jobs"].values()} == {"waiting"}
+    assert not (tmp_path / "s").exists()
+
+
+def test_the_list_names_every_study(chase) -> None:
+    names = {"ablation", "cost", "strong", "isolated"}
+    assert names <= set(json.loads(chase("study", "list", "--json").out))
+    shown = chase("study", "list").out
+    assert all(name in shown for name in names)
+
+
+def test_mistakes_are_one_sentence(chase, tmp_path: Path) -> None:
+    for arguments, said in (
+        (("ablaton",), "did you mean 'ablation'"),
+        (("ablation", "--data", "mnits"), "did you mean 'mnist'"),
+        (("ablation", "--set", "seed=3"), "use --seeds"),
+        (("ablation", "--data", "digits", "--arm", "EVV"), "did you mean 'EV'"),
+    ):
+        shown = chase("study", *arguments, "--out", tmp_path / "s")
+        assert (shown.code, shown.err.count("\n")) == (2, 1)
+        assert said in shown.err
+    assert not (tmp_path / "s").exists()

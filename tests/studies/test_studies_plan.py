@@ -1,0 +1,80 @@
+"""From a study to its jobs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from support import small_settings
+
+from chase.core.errors import ChaseError
+from chase.studies.catalog import STUDIES, find_study
+from chase.studies.estimate import Sizes, Speed, work
+from chase.studies.plan import Options, plan, plans_in, write_plan
+
+
+@pytest.mark.parametrize("name", STUDIES)
+def test_every_study_plans_jobs_that_fit_on_small_data(name: str) -> None:
+    jobs = plan(find_study(name), Options(("digits",), rounds=2, seeds=1))
+    assert jobs
+    assert all(job.settings.engine == "inprocess" and job.settings.data == "digits" for job in jobs)
+    places = [(job.part, job.scene, job.arm) for job in jobs]
+    assert len(set(places)) == len(places), "an arm stands twice beside itself"
+
+
+def test_all_arms_of_a_seed_come_before_the_next_seed() -> None:
+    jobs = plan(find_study("ablation"), Options(("digits",), rounds=2, seeds=2))
+    assert [(job.arm, job.settings.seed) for job in jobs] == [
+        (arm, seed) for seed in (0, 1) for arm in ("FedRandom", "EV", "CHASe")
+    ]
+
+
+def test_studies_share_the_runs_that_they_have_in_common() -> None:
+    options = Options(("digits",), rounds=2, seeds=1)
+    ablation = {job.name for job in plan(find_study("ablation"), options)}
+    cost = [job.name for job in plan(find_study("cost"), options)]
+    assert ablation < set(cost)
+    assert len(set(cost)) == len(cost) - 1, "CHASe is both a method and FAmS"
+
+
+def test_a_name_depends_on_what_decides_results_and_on_nothing_else() -> None:
+    def names(**options: object) -> list[str]:
+        return [job.name for job in plan(find_study("ablation"), Options(("digits",), seeds=1, **options))]  # type: ignore[arg-type]
+
+    assert names(rounds=2) == names(rounds=50)
+    assert not set(names()) & set(names(changes={"lr": 0.5}))
+    assert not set(names()) & set(names(scale=0.5))
+
+
+def test_a_plan_reads_back_and_grows(tmp_path: Path) -> None:
+    first = plan(find_study("ablation"), Options(("digits",), rounds=2, seeds=1))
+    write_plan(tmp_path, "ablation", first)
+    more = plan(find_study("ablation"), Options(("digits",), rounds=2, seeds=2))
+    write_plan(tmp_path, "ablation", more)
+    (found,) = plans_in(tmp_path)
+    assert {job.name: job.settings for job in found.jobs} == {job.name: job.settings for job in more}
+    assert [job.scene for job in found.jobs] == ["digits, ReCo"] * 6
+
+
+def test_unknown_arms_and_damaged_plans_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(ChaseError, match="did you mean 'CHASe'"):
+        plan(find_study("ablation"), Options(("digits",), arms=("CHASE",)))
+    (tmp_path / "ablation.study.json").write_text("{")
+    with pytest.raises(ChaseError, match="cannot be read"):
+        plans_in(tmp_path)
+
+
+def test_the_estimate_counts_steps_and_inferences() -> None:
+    """10 clients of 100 samples, 20 labelled throughout, E = 3, batch 10: 2 * 3 steps a client, no inference."""
+    same = {"clients": 10, "initial_labels": 0.2, "budget": 0, "batch_size": 10, "local_epochs": 3, "rounds": 5}
+    sizes = Sizes(train=1000, test=50)
+    plain = work(small_settings(strategy="random", **same), sizes, Speed(step=1.0, inference=0.0))
+    assert plain == pytest.approx(10 * 6)
+    tested = work(small_settings(strategy="random", **same), sizes, Speed(step=0.0, inference=1.0))
+    assert tested == pytest.approx(50)
+    tracked = work(
+        small_settings(strategy="ev", freeze=False, subset=False, **same), sizes, Speed(step=0.0, inference=1.0)
+    )
+    assert tracked == pytest.approx(50 + 10 * 3 * 80)
+    alone = work(small_settings(strategy="random", form="isolated", **same), sizes, Speed(0.0, 1.0))
+    assert alone == pytest.approx(500)
