@@ -3,13 +3,42 @@
 from __future__ import annotations
 
 from chase.core.errors import SettingsError, unknown
-from chase.studies import ablation, cost, isolated, strong
+from chase.studies import (
+    ablation,
+    beta,
+    cdb,
+    cost,
+    cycles,
+    ev_accuracy,
+    ev_variants,
+    fams,
+    isolated,
+    mu,
+    overall,
+    reset,
+    shakespeare,
+    strong,
+)
 from chase.studies.study import Study
 
-STUDIES: dict[str, Study] = {
-    study.STUDY.name: study.STUDY
-    for study in (ablation, cost, strong, isolated)
-}  # fmt: skip
+_MODULES = (
+    overall,
+    ablation,
+    cost,
+    isolated,
+    mu,
+    beta,
+    fams,
+    ev_variants,
+    cdb,
+    strong,
+    cycles,
+    reset,
+    shakespeare,
+    ev_accuracy,
+)
+
+STUDIES: dict[str, Study] = {module.STUDY.name: module.STUDY for module in _MODULES}
 
 
 def find_study(name: str) -> Study:

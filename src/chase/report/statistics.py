@@ -1,0 +1,173 @@
+"""What differences between methods are worth: intervals over seeds, pairing by seed, areas, and costs to a target.
+
+Runs of one seed share partition, initial labels and initial weights, so methods are compared seed by
+seed. Below ``TEST_FROM`` seeds only intervals are given; from there on a paired t-test, Holm-corrected.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import stats
+
+from chase.report.runs import Method, Numbers, RunData, accuracy, elapsed
+
+CONFIDENCE = 0.95
+TEST_FROM = 6
+"""Seeds from which on a test is made."""
+
+NOISE, HIGHER, LOWER, UNKNOWN = "within noise", "higher", "lower", "one seed: unknown"
+
+OfRun = Callable[[RunData], float]
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A mean and its 95 % interval (Student's t); low and high are NaN for a single value."""
+
+    mean: float
+    low: float
+    high: float
+    count: int
+
+
+def interval(values: Numbers) -> Interval:
+    """Mean and interval of values, those that are not finite left out."""
+    known = values[np.isfinite(values)]
+    if known.size == 0:
+        return Interval(float("nan"), float("nan"), float("nan"), 0)
+    low, high = interval_band(known[:, None]) if known.size > 1 else (np.array([np.nan]), np.array([np.nan]))
+    return Interval(float(known.mean()), float(low[0]), float(high[0]), int(known.size))
+
+
+def interval_band(values: Numbers) -> tuple[Numbers, Numbers]:
+    """Ends of the 95 % interval of values (runs, rounds), by round; the value itself for one run."""
+    mean = values.mean(axis=0)
+    runs = values.shape[0]
+    if runs < 2:
+        return mean, mean
+    half = stats.t.ppf(0.5 + CONFIDENCE / 2, runs - 1) * values.std(axis=0, ddof=1) / np.sqrt(runs)
+    return mean - half, mean + half
+
+
+@dataclass(frozen=True)
+class Difference:
+    """One method minus another, paired by seed."""
+
+    label: str
+    values: Numbers
+    """A difference a seed that both have."""
+    p: float | None = None
+    """Of a two-sided paired t-test, Holm-corrected over the methods compared; None below TEST_FROM seeds."""
+
+    @property
+    def interval(self) -> Interval:
+        """Of the differences."""
+        return interval(self.values)
+
+    @property
+    def verdict(self) -> str:
+        """Higher, lower, or within noise."""
+        found = self.interval
+        if found.count < 2:
+            return UNKNOWN
+        noise = self.p >= 1 - CONFIDENCE if self.p is not None else found.low <= 0.0 <= found.high
+        if noise:
+            return NOISE
+        return HIGHER if found.mean > 0 else LOWER
+
+
+def paired(method: Method, other: Method, of_run: OfRun) -> Numbers:
+    """``of_run`` of a method minus that of the other, for every seed that both have and that has both values."""
+    theirs = {run.seed: of_run(run) for run in other.runs}
+    found = np.array([of_run(run) - theirs[run.seed] for run in method.runs if run.seed in theirs], dtype=np.float64)
+    known: Numbers = found[np.isfinite(found)]
+    return known
+
+
+def paired_p(values: Numbers) -> float:
+    """Two-sided p of a paired t-test that the mean of the differences is 0."""
+    if np.all(values == values[0]):
+        return 1.0 if values[0] == 0 else 0.0
+    return float(stats.ttest_1samp(values, 0.0).pvalue)
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """Holm's step-down correction, in the order given."""
+    order = np.argsort(p_values, kind="stable")
+    corrected, highest = [0.0] * len(p_values), 0.0
+    for rank, place in enumerate(order):
+        highest = max(highest, min(1.0, (len(p_values) - rank) * p_values[place]))
+        corrected[place] = highest
+    return corrected
+
+
+def differences(methods: Sequence[Method], against: Method, of_run: OfRun) -> list[Difference]:
+    """Every other method minus ``against``; with enough seeds, tested and corrected together."""
+    found = [Difference(m.label, paired(m, against, of_run)) for m in methods if m is not against]
+    tested = [place for place, d in enumerate(found) if d.values.size >= TEST_FROM]
+    for place, p in zip(tested, holm([paired_p(found[place].values) for place in tested]), strict=True):
+        found[place] = Difference(found[place].label, found[place].values, p)
+    return found
+
+
+def last_shared_round(methods: Sequence[Method]) -> int:
+    """The last round that every run has done and evaluated; 0 if there is none."""
+    shared: set[int] | None = None
+    for run in (run for method in methods for run in method.runs):
+        done = {int(r) for r in run.rounds[np.isfinite(run.series("test_accuracy"))]}
+        shared = done if shared is None else shared & done
+    return max(shared or {0})
+
+
+def accuracy_after(round: int) -> OfRun:
+    """Test accuracy in percent after a round."""
+
+    def of_run(run: RunData) -> float:
+        found = accuracy(run)[run.rounds == round]
+        return float(found[0]) if found.size else float("nan")
+
+    return of_run
+
+
+def label_area(until: int = 0) -> OfRun:
+    """Area under accuracy over labels up to a round, divided by the labels: the mean accuracy, in percent.
+
+    Trapezia between label counts; of the rounds of one count, the last evaluated stands for it.
+    """
+
+    def of_run(run: RunData) -> float:
+        x, y = run.series("labels"), accuracy(run)
+        known = np.isfinite(x) & np.isfinite(y) & ((run.rounds <= until) if until else True)
+        x, y = x[known], y[known]
+        last = np.append(np.diff(x) > 0, True)[: x.size]
+        x, y = x[last], y[last]
+        return float(np.trapezoid(y, x) / (x[-1] - x[0])) if x.size > 1 else float("nan")
+
+    return of_run
+
+
+@dataclass(frozen=True)
+class Reached:
+    """What a run had spent when it first reached an accuracy; NaN if it never did."""
+
+    round: float
+    labels: float
+    seconds: float
+    inferences: float
+
+
+def reached(run: RunData, percent: float) -> Reached:
+    """Costs up to the first round whose accuracy is at least ``percent``."""
+    there = np.flatnonzero(accuracy(run) >= percent)
+    if not there.size:
+        return Reached(*(float("nan"),) * 4)
+    at = int(there[0])
+    return Reached(
+        float(run.rounds[at]),
+        float(run.series("labels")[at]),
+        float(elapsed(run)[at]),
+        float(np.cumsum(run.series("inferences"))[at]),
+    )

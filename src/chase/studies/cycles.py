@@ -1,0 +1,24 @@
+"""Traditional federated active learning: a fresh start a cycle, one request a cycle."""
+
+from chase.studies.strong import KSAS, LOGO
+from chase.studies.study import EV, Part, Scene, Study
+
+LENGTHS = (25, 50, 75, 100)
+
+STUDY = Study(
+    "cycles",
+    "EV, KAFAL's score and LoGo in cycles of 25, 50, 75, 100 rounds with a fresh start, adaptive and fixed budget",
+    (
+        Part(
+            tuple(
+                Scene("cifar10", {"form": "cycles", "cycle_rounds": length, "cycle_budget": budget})
+                for budget in ("adaptive", "fixed")
+                for length in LENGTHS
+            ),
+            (EV, KSAS, LOGO),
+            against="EV",
+            figures=("labelled-share",),
+        ),
+    ),
+    "Curves over the labelled share are taken at the end of each cycle and smoothed over three cycles.",
+)

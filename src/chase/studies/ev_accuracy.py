@@ -1,0 +1,17 @@
+"""Mean EV against accuracy, for every method."""
+
+from chase.studies.study import METHODS, Arm, Part, Study, scenes
+
+STUDY = Study(
+    "ev-accuracy",
+    "mean EV against accuracy for all methods, CIFAR-10 (AbCo)",
+    (
+        Part(
+            scenes("cifar10", behaviour="AbCo"),
+            tuple(Arm(arm.label, {**arm.changes, "track_ev": True}) for arm in METHODS),
+            against="FedRandom",
+            figures=("ev-accuracy",),
+        ),
+    ),
+    "EV is tracked for methods that do not need it too; the seconds and inferences of these runs include that.",
+)

@@ -1,0 +1,22 @@
+"""Whether the randomness of subset sampling and awakening costs accuracy."""
+
+from chase.studies.study import CHASE, NO_FREEZE, NO_SUBSET, Arm, Part, Study, scenes
+
+STUDY = Study(
+    "fams",
+    "CHASe without subset sampling (w/o S), without freezing too (w/o FAm), and whole (FAmS): MNIST, CIFAR-10 (ReCo)",
+    (
+        Part(
+            scenes("mnist", "cifar10", behaviour="ReCo"),
+            (
+                NO_SUBSET,
+                NO_FREEZE,
+                Arm("FAmS", CHASE.changes, CHASE.paper),
+                Arm("subset alone", {"strategy": "chase", "freeze": False}),
+            ),
+            against="FAmS",
+            figures=("inference-cost",),
+        ),
+    ),
+    "Subset alone is an arm of ours.",
+)
