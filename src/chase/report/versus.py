@@ -84,7 +84,7 @@ def results(methods: Sequence[Method], named: str = "") -> Table:
 
 
 def targets(methods: Sequence[Method]) -> list[float]:
-    """Accuracies worth asking after: what the weakest run reached and what the strongest method ends with, in percent."""
+    """Accuracies worth asking after: what every run reached and what the best method ends with, in %."""
     bests = [np.nanmax(100 * run.series("test_accuracy")) for m in methods for run in m.runs]
     known = [b for b in bests if np.isfinite(b)]
     ends = [float(np.nanmean(100 * m.last("test_accuracy"))) for m in methods if m.last("test_accuracy").size]

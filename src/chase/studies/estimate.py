@@ -12,7 +12,7 @@ from functools import lru_cache
 import torch
 
 from chase.data.resident import DataSet
-from chase.data.sources import load
+from chase.division import load_data
 from chase.experiment import net_spec
 from chase.learning.training import Job as TrainingJob
 from chase.learning.training import Plan, train
@@ -20,6 +20,9 @@ from chase.models.catalog import build
 from chase.settings import Settings
 
 SAMPLE_LABELS, SAMPLE_WATCHED, SAMPLE_EPOCHS = 100, 400, 2
+DECISIVE = {"data", "data_dir", "clients", "partition", "min_owned", "image_size", "net", "dropout", "batch_size"}
+DECISIVE |= {"test_limit"}
+"""Settings that the speed of a network on a data set depends on."""
 ALIGNED_STEP = 2.2
 """A step with alignment has a second batch, and its loss."""
 
@@ -61,15 +64,14 @@ def measure(settings: Settings, data: DataSet) -> Speed:
 def measured(key: str) -> tuple[Speed, Sizes]:
     """Speed and sizes for the data and network of these settings (as JSON, to be remembered by)."""
     settings = Settings.model_validate_json(key)
-    data = load(settings.data, settings.data_dir)
+    data = load_data(settings)
     return measure(settings, data), Sizes(len(data.train), len(data.test))
 
 
 def seconds_a_round(settings: Settings) -> float:
     """The mean over all rounds of a job in one process."""
     plain = settings.model_copy(update={"seed": 0, "rounds": 1, "strategy": "random", "model": "local"})
-    names = ("data", "data_dir", "clients", "partition", "net", "dropout", "batch_size", "test_limit", "data_share")
-    chosen = plain.model_dump(include={name for name in names if name in Settings.model_fields})
+    chosen = plain.model_dump(include=DECISIVE)
     speed, sizes = measured(Settings(**chosen).model_dump_json())
     return work(settings, sizes, speed)
 

@@ -22,6 +22,8 @@ from chase.settings import Settings
 from chase.studies.study import Part, Scene, Study, said
 
 SUFFIX = ".study.json"
+TESTED, LEAST_TESTED = 10_000, 200
+"""Test samples at full scale, and the fewest at a smaller one."""
 
 
 @dataclass(frozen=True)
@@ -81,7 +83,7 @@ def make_job(number: int, scene: Scene, arm: str, arm_changes: Mapping[str, Any]
     if options.rounds:
         given["rounds"] = options.rounds
     if options.scale != 1.0:
-        given["data_share"] = options.scale
+        given |= {"data_share": options.scale, "test_limit": max(LEAST_TESTED, round(options.scale * TESTED))}
     changes = {**scene.changes, **given, **options.changes, **arm_changes}
     chosen = settings_room.load(scene.preset, changes)
     label = ", ".join([scene.label, *(said(key, value) for key, value in options.changes.items())])
