@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import click
 import typer
 from typer.core import TyperGroup
 
-from chase.annotation.home import Home
+from chase.annotation import exchange
+from chase.annotation.home import Home, write_durably
 from chase.annotation.page import serving
+from chase.annotation.views import HomeView
+from chase.core.errors import LabelError
 
 HomeArg = Annotated[
     Path, typer.Argument(help="A client's home, e.g. RUN/home that `chase run --annotator page` makes.")
@@ -38,6 +41,8 @@ def register(app: typer.Typer) -> None:
     """Add the commands."""
     group = typer.Typer(cls=PageByDefault, no_args_is_help=True, rich_markup_mode=None)
     group.command("serve", epilog="Example: chase label runs/demo/home -a anna -a ben")(serve)
+    group.command("export", epilog="Example: chase label export runs/demo/home -o labels.csv")(export)
+    group.command("import", epilog="Example: chase label import runs/demo/home labels.csv --revise")(import_labels)
     group.command("link", epilog="Example: chase label link runs/demo/home -a ben")(link)
     app.add_typer(group, name="label", help="Serve the labelling page of a client's home; export and import labels.")
 
@@ -71,3 +76,48 @@ def link(
     """Print a new link to a page that is being served, for another annotator or another device."""
     for who, url in serving.links(Home(home), at.rstrip("/"), annotator).items():
         print(f"{who}: {url}")
+
+
+def export(
+    home: HomeArg,
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="File to write; the screen unless given.")] = None,
+    form: Annotated[
+        Literal["csv", "label-studio", "label-studio-config"],
+        typer.Option("--format", "-f", help="CSV, Label Studio JSON, or the interface that such JSON fits."),
+    ] = "csv",
+    waiting: Annotated[bool, typer.Option("--waiting", help="The questions that wait, not the labels.")] = False,
+) -> None:
+    """Write all labels, or all waiting questions, as CSV or as Label Studio tasks with annotations."""
+    opened = Home(home)
+    if form == "csv":
+        text = exchange.to_csv(opened, waiting)
+    elif form == "label-studio":
+        text = exchange.to_label_studio(opened, HomeView(opened), waiting)
+    else:
+        text = exchange.label_studio_config(opened)
+    if out is None:
+        print(text, end="")
+    else:
+        write_durably(out, text.encode())
+
+
+def import_labels(
+    home: HomeArg,
+    file: Annotated[Path, typer.Argument(help="A CSV, or a Label Studio JSON export (by its ending .json).")],
+    annotator: Annotated[
+        str, typer.Option("--annotator", "-a", help="Who labelled, where the file does not say.")
+    ] = "",
+    revise: Annotated[bool, typer.Option("--revise", help="Correct samples that were answered already.")] = False,
+    keep_good: Annotated[bool, typer.Option("--keep-good", help="Take in what fits although some does not.")] = False,
+) -> None:
+    """Take labels in from a file, with the same checks as on the page."""
+    opened = Home(home)
+    try:
+        text = file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise LabelError(f"cannot read {file}: {error}") from None
+    lines = exchange.read_label_studio(text) if file.suffix.lower() == ".json" else exchange.read_csv(text)
+    outcome = exchange.take_in(opened, lines, annotator, revise, keep_good)
+    for refused in outcome.refused:
+        print(f"refused: {refused}")
+    print(f"{outcome.accepted} taken in, {outcome.unchanged} said nothing new, {len(outcome.refused)} refused")

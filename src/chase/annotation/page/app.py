@@ -21,7 +21,7 @@ from typing import Any
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
@@ -71,7 +71,12 @@ class Page:
             Route("/api/samples/{sample:int}", self._sample),
             *(Route(f"/api/{name}", self._with_session(do), methods=["POST"]) for name, do in posts.items()),
         ]
-        handlers: dict[Any, Any] = {HTTPException: _plain, Refused: _refused, LabelError: _label_error}
+        handlers: dict[Any, Any] = {
+            HTTPException: _plain,
+            Refused: _refused,
+            LabelError: _label_error,
+            ClientDisconnect: _gone,
+        }
         app = Starlette(routes=routes, exception_handlers=handlers)
         return Guard(app, hosts, "https" if self._secure else "http")
 
@@ -227,3 +232,8 @@ async def _refused(request: Request, error: Exception) -> Response:
 
 async def _label_error(request: Request, error: Exception) -> Response:
     return refusal(422, str(error))
+
+
+async def _gone(request: Request, error: Exception) -> Response:
+    """Nobody is left to read this: a page was closed or reloaded while it was sending."""
+    return Response(status_code=400)

@@ -1,0 +1,159 @@
+from __future__ import annotations
+
+import csv
+import io
+import json
+from pathlib import Path
+
+import pytest
+from homes import ANIMALS, ask, image_home, text_home
+from typer.testing import CliRunner
+
+from chase.annotation import exchange
+from chase.annotation.home import Home
+from chase.annotation.inbox import Given
+from chase.annotation.views import HomeView
+from chase.cli.main import app
+from chase.core.errors import LabelError
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Home:
+    made = image_home(tmp_path / "home", initial={0: 1})
+    ask(made, range(5, 9))
+    anna = made.people.named("anna").id
+    made.inbox.answer(Given(5, 2, anna, seconds=1.25))
+    made.inbox.answer(Given(6, None, anna, "bad sample"))
+    return made
+
+
+def rows(text: str) -> list[dict[str, str]]:
+    return list(csv.DictReader(io.StringIO(text)))
+
+
+def test_csv_says_who_labelled_what_and_why_it_was_asked(home: Home) -> None:
+    initial, label, skip = rows(exchange.to_csv(home))
+    assert (initial["sample"], initial["class"], initial["annotator"]) == ("0", "dog", "initial")
+    assert (label["class"], label["label"], label["annotator"], label["seconds"]) == ("horse", "2", "anna", "1.25")
+    assert (label["round"], label["strategy"], label["ev"]) == ("2", "chase", "4")
+    assert label["answered_at"].startswith("20")
+    assert (skip["class"], skip["reason"]) == ("", "bad sample")
+    assert [line["sample"] for line in rows(exchange.to_csv(home, waiting=True))] == ["7", "8"]
+
+
+@pytest.mark.parametrize("form", ["csv", "label-studio"])
+def test_what_goes_out_comes_in_again_elsewhere(home: Home, tmp_path: Path, form: str) -> None:
+    twin = image_home(tmp_path / "twin")
+    ask(twin, range(5, 9))
+    lines = (
+        exchange.read_csv(exchange.to_csv(home))
+        if form == "csv"
+        else exchange.read_label_studio(exchange.to_label_studio(home, HomeView(home)))
+    )
+    assert exchange.take_in(twin, lines).accepted == 3
+    keep = ("sample", "label", "reason", "annotator", "seconds")
+    assert [[line[k] for k in keep] for line in twin.ledger.labels()] == [
+        [line[k] for k in keep] for line in home.ledger.labels()
+    ]
+    assert exchange.take_in(twin, lines).unchanged == 3, "the same file again says nothing new"
+    assert [a.label for a in twin.inbox.hand_out(0)[0]] == [1, 2, None]
+
+
+def test_label_studio_tasks_carry_sample_annotation_and_prediction(home: Home) -> None:
+    tasks = json.loads(exchange.to_label_studio(home, HomeView(home)))
+    labelled, skipped = tasks[1], tasks[2]
+    assert labelled["data"]["image"].startswith("data:image/png;base64,")
+    assert labelled["data"]["sample"] == 5
+    assert labelled["data"]["annotator"] == "anna"
+    (annotation,) = labelled["annotations"]
+    assert annotation["result"][0]["value"] == {"choices": ["horse"]}
+    assert annotation["lead_time"] == 1.25
+    assert "completed_by" not in annotation
+    (prediction,) = labelled["predictions"]
+    assert (prediction["score"], prediction["result"][0]["value"]) == (0.625, {"choices": ["cat"]})
+    assert skipped["annotations"][0]["was_cancelled"]
+    waiting = json.loads(exchange.to_label_studio(home, HomeView(home), waiting=True))
+    assert [task["data"]["sample"] for task in waiting] == [7, 8]
+    assert all("annotations" not in task for task in waiting)
+
+
+def test_the_interface_names_every_class_and_quotes_what_xml_needs(tmp_path: Path) -> None:
+    config = exchange.label_studio_config(text_home(tmp_path / "home", ["ab"], ("a&b", 'say "x"', "<c>")))
+    assert '<Text name="sample" value="$text"/>' in config
+    assert "&amp;" in config
+    assert "&lt;c&gt;" in config
+
+
+def test_label_studio_s_own_exports_come_in(home: Home) -> None:
+    def task(sample: int, choice: str | None, by: object) -> dict:
+        value = {"choices": [choice]}
+        result = [{"from_name": "label", "to_name": "sample", "type": "choices", "value": value}] if choice else []
+        annotation = {"result": result, "completed_by": by, "lead_time": 3, "was_cancelled": choice is None}
+        return {"id": 1, "data": {"sample": sample}, "annotations": [{"result": []}, annotation]}
+
+    tasks = [
+        task(7, "cat", {"id": 4, "email": "kim@example.org"}),
+        task(8, None, 12),
+        {"id": 3, "data": {"sample": 9}, "annotations": []},
+    ]
+    assert exchange.take_in(home, exchange.read_label_studio(json.dumps(tasks))).accepted == 2
+    found = {line["sample"]: line for line in home.ledger.labels()}
+    assert (found[7]["label"], found[7]["annotator"], found[7]["seconds"]) == (0, "kim@example.org", 3)
+    assert (found[8]["reason"], found[8]["annotator"]) == ("cannot tell", "Label Studio user 12")
+
+
+@pytest.mark.parametrize(
+    ("line", "why"),
+    [
+        ("99,cat", "sample 99 is not one"),
+        ("7,lion", "no class 'lion'"),
+        ("5,cat", "answered already, by anna"),
+        ("7,", "neither a class nor a reason"),
+    ],
+)
+def test_files_meet_the_same_checks_as_the_page(home: Home, line: str, why: str) -> None:
+    lines = exchange.read_csv(f"sample,class\n8,cat\n{line}\n")
+    with pytest.raises(LabelError, match=why) as refused:
+        exchange.take_in(home, lines)
+    assert "line 3" in str(refused.value)
+    assert home.inbox.current(8) is None, "all or nothing"
+    outcome = exchange.take_in(home, lines, annotator="kim", keep_good=True)
+    assert (outcome.accepted, len(outcome.refused)) == (1, 1)
+    current = home.inbox.current(8)
+    assert current is not None
+    assert current["by"] == "kim"
+
+
+def test_revise_corrects_and_names_find_samples(home: Home) -> None:
+    assert exchange.take_in(home, exchange.read_csv("name,label\nimage-5,0\n"), revise=True).accepted == 1
+    current = home.inbox.current(5)
+    assert current is not None
+    assert (current["label"], current["by"]) == (0, "import")
+
+
+@pytest.mark.parametrize("text", ["", "a,b\n1,2\n", "sample\n1\n", "sample,label\nx,1\n", "sample,label\n1,x\n"])
+def test_a_csv_that_is_none_is_refused(text: str) -> None:
+    with pytest.raises(LabelError, match=r"column|whole number"):
+        exchange.read_csv(text)
+
+
+@pytest.mark.parametrize("text", ["", "{}", "[1]", '[{"data": 3, "annotations": [{}]}]', '[{"annotations": []}]'])
+def test_json_that_is_no_label_studio_file_is_refused(text: str) -> None:
+    with pytest.raises(LabelError):
+        exchange.read_label_studio(text)
+
+
+def test_the_commands(home: Home, tmp_path: Path) -> None:
+    run = CliRunner().invoke
+    out = tmp_path / "labels.csv"
+    assert run(app, ["label", "export", str(home.path), "-o", str(out)]).exit_code == 0
+    assert len(rows(out.read_text())) == 3
+    shown = run(app, ["label", "export", str(home.path), "--format", "label-studio-config"]).stdout
+    assert all(name in shown for name in ANIMALS)
+    out.write_text("sample,class,annotator\n7,cat,kim\n5,cat,kim\n")
+    failed = run(app, ["label", "import", str(home.path), str(out)])
+    assert isinstance(failed.exception, LabelError)
+    done = run(app, ["label", "import", str(home.path), str(out), "--revise"])
+    assert "2 taken in, 0 said nothing new, 0 refused" in done.stdout
+    assert "#token=" in run(app, ["label", "link", str(home.path), "-a", "kim"]).stdout
+    assert isinstance(run(app, ["label", str(tmp_path)]).exception, LabelError)
