@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from chase.annotation.home import Home
 from chase.checkpoint import Checkpoint
 from chase.core.errors import CheckpointError
 from chase.core.messages import ClientUpdate
@@ -21,6 +22,7 @@ from chase.core.weights import Weights
 from chase.data.coverage import Coverage, warnings
 from chase.data.resident import DataSet
 from chase.division import count_coverage, load_data, split_among_clients
+from chase.engine.at_home import open_home
 from chase.engine.choice import make_engine
 from chase.engine.protocol import Engine
 from chase.engine.roster import World
@@ -80,6 +82,16 @@ class Experiment:
         manifest, _ = Checkpoint(self.record.path / "checkpoint").latest()
         return 0 if manifest is None else manifest.round
 
+    def world(self) -> World:
+        """What the engine is made of."""
+        settings, data = self.record.settings, self.data
+        parts = split_among_clients(settings, data)
+        return World(settings, data.train, data.train_labels, data.num_classes, parts, data.test)
+
+    def open_home(self) -> Home:
+        """The home of the client that a person labels, made when it is first needed."""
+        return open_home(self.record.path, self.world(), self.data, self.record.settings.page_client)
+
     def run(self, on_round: Callable[[Metrics], None] = lambda metrics: None) -> list[Metrics]:
         """All rounds that are left; returns the metrics of every round."""
         torch.set_num_threads(1)
@@ -97,9 +109,7 @@ class Experiment:
         record.cut_after(done)
         past = record.metrics
 
-        parts = split_among_clients(settings, data)
-        world = World(settings, data.train, data.train_labels, data.num_classes, parts, data.test)
-        engine = make_engine(world, checkpoint, {} if manifest is None else manifest.clients)
+        engine = make_engine(self.world(), checkpoint, {} if manifest is None else manifest.clients)
         try:
             for round in range(done + 1, settings.rounds + 1):
                 if stop_reason(settings, past[-1:]):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import torch
 
 from chase.acquisition.pool_view import Models, PoolView, Which
@@ -14,6 +15,7 @@ from chase.core.pools import SampleIds, is_in
 from chase.core.randomness import rng
 from chase.core.weights import Arrays, Weights
 from chase.learning import training
+from chase.learning.inference import logits
 from chase.learning.loss_prediction import loss_extras
 from chase.models.catalog import build
 from chase.models.net import get_weights, set_weights
@@ -23,6 +25,8 @@ from chase.workshop import Costs, Workshop
 
 BEFORE = "before."
 """Prefix of the weights of the local model before the last, among a state's extras."""
+THOUGHTS = 3
+"""How many classes a person is told that the model thought of."""
 ALONE_UNTIL = 0.99
 """A local-only model is trained until it classifies this share of its labelled samples rightly."""
 
@@ -52,11 +56,28 @@ def choose(shop: Workshop, state: ClientState, order: RoundOrder, costs: Costs) 
         chosen = checked(shop.settings.acquisition.select(view, room, draw), view, room, shop.settings.strategy)
         costs.inferences += view.inferences
         costs.inferred.append(view.ids[view.inferred])
+    scores = dict(zip(view.ids.tolist(), view.scores.tolist(), strict=True)) if view.scores is not None else {}
     questions = [
-        Question(int(s), order.round, state.turn, shop.settings.strategy, int(ev))
+        Question(int(s), order.round, state.turn, shop.settings.strategy, int(ev), scores.get(int(s)))
         for s, ev in zip(chosen, state.ev_of(chosen), strict=True)
     ]
-    return state.ask(chosen), questions
+    return state.ask(chosen), with_thoughts(shop, order, questions, costs) if shop.for_people else questions
+
+
+def with_thoughts(shop: Workshop, order: RoundOrder, questions: list[Question], costs: Costs) -> list[Question]:
+    """The questions with the global model's likeliest classes."""
+    if not questions:
+        return questions
+    ids = np.array([q.sample for q in questions])
+    set_weights(shop.net, order.weights)
+    probs = logits(shop.net, shop.samples, shop.samples.rows(ids)).softmax(dim=1)
+    chances, classes = probs.topk(min(THOUGHTS, shop.num_classes), dim=1)
+    costs.inferences += ids.size
+    costs.inferred.append(ids)
+    return [
+        replace(q, thoughts=tuple((int(c), round(float(p), 4)) for c, p in zip(row, share, strict=True)))
+        for q, row, share in zip(questions, classes.tolist(), chances.tolist(), strict=True)
+    ]
 
 
 def checked(chosen: SampleIds, view: PoolView, budget: int, strategy: str) -> SampleIds:

@@ -105,6 +105,11 @@ class Settings(BaseModel):
     share_of_clients: float = Field(1.0, gt=0, le=1, description="exact share of the clients drawn each round")
     wrong_labels: float = Field(0.0, ge=0, le=1, description="chance that an answer is wrong")
     answer_delay: int = Field(0, ge=0, description="turns until an answer comes")
+    annotator: Literal["oracle", "page"] = Field(
+        "oracle", description="who labels: the truth, or for one client a person"
+    )
+    page_client: int = Field(0, ge=0, description="the client a person labels, for annotator = page")
+    wait: float = Field(0.0, ge=0, description="seconds that a round waits for that person's answers")
     patience: int = Field(0, ge=0, description="turns until an unanswered sample returns (0 = never)")
 
     # federation
@@ -161,6 +166,10 @@ class Settings(BaseModel):
         return full
 
     def _check_together(self) -> None:
+        if self.annotator == "page" and self.page_client >= self.clients:
+            raise SettingsError(
+                f"page_client = {self.page_client}, but clients are numbered 0 to {self.clients - 1}: choose one"
+            )
         if self.local_epochs < 2 and self.tracks_ev:
             why = "strategy" if "label_changes" in self.needs else "freeze, align or track_ev"
             raise SettingsError(

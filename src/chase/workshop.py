@@ -40,6 +40,8 @@ class Workshop:
     net: nn.Module
     num_classes: int
     behaviour: Behaviour
+    for_people: bool = False
+    """A person answers: questions then say what the model thinks, at the cost of a pass over each."""
 
     @property
     def spec(self) -> NetSpec:

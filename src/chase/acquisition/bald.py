@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from chase.acquisition.entropy import entropy
-from chase.acquisition.strategy import PoolView, Scores, top_k
+from chase.acquisition.strategy import PoolView, Scores, best_of
 from chase.core.pools import SampleIds
 
 
@@ -31,4 +31,4 @@ class Bald:
 
     def select(self, pool: PoolView, budget: int, rng: np.random.Generator) -> SampleIds:
         """The ``budget`` candidates of highest mutual information."""
-        return top_k(pool.ids, bald(pool.mc_probs(self._passes, self._dropout)), budget, rng)
+        return best_of(pool, bald(pool.mc_probs(self._passes, self._dropout)), budget, rng)

@@ -7,7 +7,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from chase.acquisition.strategy import PoolView, Scores, top_k
+from chase.acquisition.strategy import PoolView, Scores, best_of
 from chase.core.pools import SampleIds
 
 
@@ -24,4 +24,4 @@ class Entropy:
 
     def select(self, pool: PoolView, budget: int, rng: np.random.Generator) -> SampleIds:
         """The ``budget`` candidates of highest entropy."""
-        return top_k(pool.ids, entropy(pool.probs()), budget, rng)
+        return best_of(pool, entropy(pool.probs()), budget, rng)

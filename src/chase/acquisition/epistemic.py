@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from chase.acquisition.entropy import entropy
-from chase.acquisition.strategy import PoolView, Scores, top_k
+from chase.acquisition.strategy import PoolView, Scores, best_of
 from chase.core.pools import SampleIds
 
 
@@ -40,7 +40,7 @@ class EpistemicVariation:
 
     def select(self, pool: PoolView, budget: int, rng: np.random.Generator) -> SampleIds:
         """The ``budget`` candidates of highest score."""
-        return top_k(pool.ids, self.scores(pool), budget, rng)
+        return best_of(pool, self.scores(pool), budget, rng)
 
 
 class NumberClass(EpistemicVariation):

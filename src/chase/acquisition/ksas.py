@@ -13,7 +13,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from chase.acquisition.strategy import PoolView, Scores, top_k
+from chase.acquisition.strategy import PoolView, Scores, best_of
 from chase.core.pools import SampleIds
 
 
@@ -46,4 +46,4 @@ class Ksas:
     def select(self, pool: PoolView, budget: int, rng: np.random.Generator) -> SampleIds:
         """The ``budget`` candidates of largest discrepancy."""
         scores = ksas(pool.logits("local"), pool.logits("global"), pool.class_counts)
-        return top_k(pool.ids, scores, budget, rng)
+        return best_of(pool, scores, budget, rng)

@@ -7,7 +7,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from chase.acquisition.strategy import PoolView, Scores, top_k
+from chase.acquisition.strategy import PoolView, Scores, best_of
 from chase.core.pools import SampleIds
 
 
@@ -23,4 +23,4 @@ class LeastConfidence:
 
     def select(self, pool: PoolView, budget: int, rng: np.random.Generator) -> SampleIds:
         """The ``budget`` candidates of lowest confidence."""
-        return top_k(pool.ids, -confidence(pool.probs()), budget, rng)
+        return best_of(pool, -confidence(pool.probs()), budget, rng)

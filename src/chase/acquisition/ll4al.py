@@ -9,7 +9,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from chase.acquisition.strategy import PoolView, top_k
+from chase.acquisition.strategy import PoolView, best_of
 from chase.core.pools import SampleIds
 
 
@@ -20,4 +20,4 @@ class LearningLoss:
 
     def select(self, pool: PoolView, budget: int, rng: np.random.Generator) -> SampleIds:
         """The ``budget`` candidates of highest predicted loss."""
-        return top_k(pool.ids, pool.predicted_losses().astype(np.float64), budget, rng)
+        return best_of(pool, pool.predicted_losses().astype(np.float64), budget, rng)

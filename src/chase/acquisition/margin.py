@@ -7,7 +7,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from chase.acquisition.strategy import PoolView, Scores, top_k
+from chase.acquisition.strategy import PoolView, Scores, best_of
 from chase.core.pools import SampleIds
 
 
@@ -26,4 +26,4 @@ class Margin:
 
     def select(self, pool: PoolView, budget: int, rng: np.random.Generator) -> SampleIds:
         """The ``budget`` candidates of smallest margin."""
-        return top_k(pool.ids, -margin(pool.probs()), budget, rng)
+        return best_of(pool, -margin(pool.probs()), budget, rng)

@@ -64,6 +64,8 @@ class PoolView:
         self.ids, self.model, self.num_classes = ids[order], model, num_classes
         self.label_changes, self.classes_seen = label_changes[order], classes_seen[order]
         self.labeled_ids, self.labeled_classes = labeled_ids, labeled_classes
+        self.scores: NDArray[np.float64] | None = None
+        """What a strategy that ranks by a score gave each candidate; for people who ask why."""
         self.inferences = 0
         self.inferred = np.zeros(ids.size, dtype=bool)
         self._samples, self._models, self._net = samples, models, models.net

@@ -52,6 +52,12 @@ def top_k(ids: SampleIds, scores: Scores, k: int, rng: np.random.Generator) -> S
     return ids[best]
 
 
+def best_of(pool: PoolView, scores: Scores, budget: int, rng: np.random.Generator) -> SampleIds:
+    """The candidates of highest score; the scores are kept for the person who is asked."""
+    pool.scores = scores
+    return top_k(pool.ids, scores, budget, rng)
+
+
 def argmax_random(values: Scores, rng: np.random.Generator) -> int:
     """A position of the largest value, drawn evenly where several have it."""
     best = np.flatnonzero(values == values.max())

@@ -12,7 +12,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from chase.acquisition.strategy import PoolView, Scores, top_k
+from chase.acquisition.strategy import PoolView, Scores, best_of
 from chase.core.pools import SampleIds
 
 
@@ -28,4 +28,4 @@ class TemporalDiscrepancy:
 
     def select(self, pool: PoolView, budget: int, rng: np.random.Generator) -> SampleIds:
         """The ``budget`` candidates of largest discrepancy."""
-        return top_k(pool.ids, discrepancy(pool.probs(), pool.probs("before")), budget, rng)
+        return best_of(pool, discrepancy(pool.probs(), pool.probs("before")), budget, rng)

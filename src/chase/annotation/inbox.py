@@ -15,7 +15,7 @@ import json
 import sqlite3
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from chase.annotation.annotator import Answer, Question
@@ -153,13 +153,16 @@ class Inbox:
             mine = [
                 r["id"]
                 for r in db.execute(
-                    f"SELECT id FROM questions WHERE {OPEN} AND held_by = ? ORDER BY id LIMIT ?", (annotator, count)
+                    f"SELECT id FROM questions INDEXED BY questions_held WHERE {OPEN} AND held_by = ?"
+                    " ORDER BY id LIMIT ?",
+                    (annotator, count),
                 )
             ]
             if len(mine) < count:
                 mine += self._free(db, annotator, count - len(mine), now, steal=not mine)
             db.execute(
-                "UPDATE questions SET state = 'waiting', held_until = ? WHERE held_by = ? AND state = 'shown'",
+                f"UPDATE questions SET state = 'waiting', held_until = ? WHERE {OPEN} AND held_by = ?"
+                " AND state = 'shown'",
                 (now + LEASE_SECONDS, annotator),
             )
             for place, question in enumerate(mine):
@@ -170,10 +173,12 @@ class Inbox:
             return [self._question(db, question) for question in sorted(mine)]
 
     def _free(self, db: sqlite3.Connection, annotator: int, count: int, now: float, steal: bool) -> list[int]:
-        free = f"SELECT id FROM questions WHERE {OPEN} AND held_by IS NOT ? AND (held_by IS NULL OR held_until < ?)"
+        # Oldest first along this index: sorting all that wait would take longer than all the rest.
+        waiting = f"SELECT id FROM questions INDEXED BY questions_next WHERE {OPEN} AND held_by IS NOT ?"
+        free = waiting + " AND (held_by IS NULL OR held_until < ?)"
         found = [r["id"] for r in db.execute(free + " ORDER BY id LIMIT ?", (annotator, now, count))]
         if not found and steal:
-            unseen = "SELECT id FROM questions WHERE state = 'waiting' AND held_by IS NOT ? ORDER BY id DESC LIMIT 1"
+            unseen = waiting + " AND state = 'waiting' ORDER BY id DESC LIMIT 1"
             found = [r["id"] for r in db.execute(unseen, (annotator,))]
         return found
 
@@ -320,8 +325,3 @@ class Inbox:
             "stands": stands or self.current(row["sample"]) is not None,
             "question": self.question_of(row["sample"]),
         }
-
-
-def explained(question: Question, score: float | None, thoughts: Iterable[tuple[int, float]]) -> Question:
-    """The question with what a person may want to know about it."""
-    return replace(question, score=score, thoughts=tuple((int(c), round(float(p), 4)) for c, p in thoughts))

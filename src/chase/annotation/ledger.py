@@ -25,24 +25,22 @@ class Ledger:
 
     def open_count(self) -> int:
         """Questions that wait for a person."""
-        with self._database.reading() as db:
-            return int(db.execute("SELECT COUNT(*) FROM questions WHERE state IN ('waiting', 'shown')").fetchone()[0])
+        counts = self.counts()
+        return counts["waiting"] + counts["shown"]
 
     def counts(self) -> dict[str, int]:
         """Questions by state."""
         names = ("waiting", "shown", "answered", "skipped", "expired")
         with self._database.reading() as db:
-            rows = db.execute("SELECT state, COUNT(*) AS n FROM questions GROUP BY state").fetchall()
+            rows = db.execute("SELECT state, SUM(n) AS n FROM tallies GROUP BY state").fetchall()
         return dict.fromkeys(names, 0) | {row["state"]: row["n"] for row in rows}
 
     def progress(self, annotator: int) -> dict[str, Any]:
         """This round and in all: how many are done of how many, and how many this annotator did."""
         total = self.counts()
         with self._database.reading() as db:
-            newest = db.execute("SELECT COALESCE(MAX(round), 0) FROM questions").fetchone()[0]
-            rows = db.execute(
-                "SELECT state, COUNT(*) AS n FROM questions WHERE round = ? GROUP BY state", (newest,)
-            ).fetchall()
+            newest = db.execute("SELECT COALESCE(MAX(round), 0) FROM tallies").fetchone()[0]
+            rows = db.execute("SELECT state, n FROM tallies WHERE round = ?", (newest,)).fetchall()
             mine = db.execute(
                 "SELECT COUNT(DISTINCT sample) FROM answers WHERE annotator = ? AND retracted_at IS NULL", (annotator,)
             ).fetchone()[0]

@@ -45,8 +45,14 @@ CREATE TABLE questions (
 CREATE UNIQUE INDEX questions_open ON questions (sample) WHERE state IN ('waiting', 'shown');
 CREATE INDEX questions_next ON questions (id) WHERE state IN ('waiting', 'shown');
 CREATE INDEX questions_held ON questions (held_by, id) WHERE state IN ('waiting', 'shown') AND held_by IS NOT NULL;
-CREATE INDEX questions_state ON questions (state);
-CREATE INDEX questions_round ON questions (round, state);
+CREATE TABLE tallies (
+  round INTEGER NOT NULL, state TEXT NOT NULL, n INTEGER NOT NULL, PRIMARY KEY (round, state)
+) WITHOUT ROWID;
+CREATE TRIGGER tally_new AFTER INSERT ON questions BEGIN
+  INSERT INTO tallies VALUES (new.round, new.state, 1) ON CONFLICT DO UPDATE SET n = n + 1; END;
+CREATE TRIGGER tally_move AFTER UPDATE OF state ON questions WHEN old.state <> new.state BEGIN
+  UPDATE tallies SET n = n - 1 WHERE round = old.round AND state = old.state;
+  INSERT INTO tallies VALUES (new.round, new.state, 1) ON CONFLICT DO UPDATE SET n = n + 1; END;
 CREATE INDEX questions_sample ON questions (sample);
 CREATE TABLE answers (
   id INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -73,6 +79,16 @@ MARKS = ("taken", "handed")
 """Answers up to ``taken`` are part of the committed state; up to ``handed``, training may be using them."""
 
 
+def statements(script: str) -> Iterator[str]:
+    """The statements of a script, one by one: ``executescript`` would end the transaction."""
+    text = ""
+    for line in script.splitlines():
+        text += line + "\n"
+        if sqlite3.complete_statement(text):
+            yield text
+            text = ""
+
+
 class Database:
     """One connection, shared by threads through a lock."""
 
@@ -96,7 +112,7 @@ class Database:
         with self.transaction() as db:
             version = db.execute("PRAGMA user_version").fetchone()[0]
             if version == 0:
-                for statement in TABLES.split(";\n"):
+                for statement in statements(TABLES):
                     db.execute(statement)
                 db.executemany("INSERT INTO meta VALUES (?, 0)", [(mark,) for mark in MARKS])
                 db.execute(f"PRAGMA user_version = {FORMAT}")

@@ -10,7 +10,9 @@ from typing import Annotated, Any
 import typer
 
 from chase import settings as settings_room
+from chase.annotation.page.serving import PORT
 from chase.cli.covering import show_coverage
+from chase.cli.people import page_beside
 from chase.cli.progress import RunProgress
 from chase.cli.terminal import print_table
 from chase.experiment import Experiment, stop_reason
@@ -22,6 +24,12 @@ StrategyOpt = Annotated[str | None, typer.Option("--strategy", "-s", help="Metho
 OutOpt = Annotated[Path | None, typer.Option("--out", "-o", help="Run directory (default: runs/PRESET-STRATEGY-TIME).")]
 SetOpt = Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change a setting; repeatable.")]
 DirOpt = Annotated[str | None, typer.Option("--data-dir", help="Directory of NAME/train.parquet (else CHASE_DATA).")]
+AnnotatorOpt = Annotated[
+    str | None, typer.Option("--annotator", help="Who labels: oracle, or page for one client labelled by you.")
+]
+PageClientOpt = Annotated[int | None, typer.Option("--page-client", help="The client that you label [0].")]
+WaitOpt = Annotated[float | None, typer.Option("--wait", help="Seconds a round waits for your answers [0].")]
+PortOpt = Annotated[int, typer.Option("--page-port", help="Port of the labelling page; 0 takes any free one.")]
 JsonOpt = Annotated[bool, typer.Option("--json", help="Print one JSON object at the end instead of text.")]
 
 
@@ -38,30 +46,34 @@ def run(
     data_dir: DirOpt = None,
     change: SetOpt = None,
     as_json: JsonOpt = False,
+    annotator: AnnotatorOpt = None,
+    page_client: PageClientOpt = None,
+    wait: WaitOpt = None,
+    page_port: PortOpt = PORT,
 ) -> None:
     """Run federated active learning and leave a run directory with metrics and a report."""
     changes = settings_room.parse_changes(change or [])
-    if strategy is not None:
-        changes["strategy"] = strategy
-    if data_dir is not None:
-        changes["data_dir"] = data_dir
+    options: dict[str, Any] = {"strategy": strategy, "data_dir": data_dir, "annotator": annotator}
+    options |= {"page_client": page_client, "wait": wait}
+    changes |= {key: value for key, value in options.items() if value is not None}
     chosen = settings_room.load(preset, changes)
     if out is None:
         stamp = datetime.now().strftime("%Y%m%d-%H%M%S")
         out = Path("runs") / f"{Path(preset).stem}-{chosen.strategy.replace(':', '.')}-{stamp}"
-    go(Experiment.begin(chosen, out), as_json)
+    go(Experiment.begin(chosen, out), as_json, page_port)
 
 
 def resume(
     directory: Annotated[Path, typer.Argument(help="The run directory to go on with.")],
     change: SetOpt = None,
     as_json: JsonOpt = False,
+    page_port: PortOpt = PORT,
 ) -> None:
     """Go on with a run that was stopped; `--set rounds=300` makes it longer."""
-    go(Experiment.resume(directory, settings_room.parse_changes(change or [])), as_json)
+    go(Experiment.resume(directory, settings_room.parse_changes(change or [])), as_json, page_port)
 
 
-def go(experiment: Experiment, as_json: bool) -> None:
+def go(experiment: Experiment, as_json: bool, page_port: int = PORT) -> None:
     """Run what is left with live progress, then show the outcome."""
     record = experiment.record
     if experiment.coverage is not None and not as_json:
@@ -69,8 +81,13 @@ def go(experiment: Experiment, as_json: bool) -> None:
         experiment.notes.clear()
     progress = RunProgress(record.settings, quiet=as_json)
     try:
-        with progress:
-            metrics = experiment.run(progress.round_done)
+        with progress, page_beside(experiment, page_port, progress.say) as wait_for_people:
+
+            def after_round(metrics: dict[str, Any]) -> None:
+                progress.round_done(metrics)
+                wait_for_people()
+
+            metrics = experiment.run(after_round)
     except KeyboardInterrupt:
         progress.say(f"stopped; {experiment.saved_rounds} rounds are saved. Go on with: chase resume {record.path}")
         say_report(progress, record.path)

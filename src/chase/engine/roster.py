@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 from torch import nn
 
 from chase.annotation.behaviour import Behaviour, behaviours, per_cycle
+from chase.annotation.home import Home
 from chase.annotation.oracle import Oracle
 from chase.checkpoint import Checkpoint, SavedFile
 from chase.client import Client, Turn, Workshop
@@ -17,9 +18,13 @@ from chase.core.messages import ClientId, RoundOrder
 from chase.core.pools import SampleIds
 from chase.data.resident import Samples
 from chase.division import initial_rows
+from chase.homestore import HomeStore
 from chase.models.catalog import NetSpec, build
 from chase.settings import Settings
 from chase.state import ClientState
+
+HOME = "home"
+"""Directory, within a run's, of the client that a person labels."""
 
 
 @dataclass(frozen=True)
@@ -87,10 +92,14 @@ class Roster:
         self._world, self._checkpoint = world, checkpoint
         self._behaviours = world.behaviours()
         self._clients: dict[ClientId, tuple[Client, FileStore]] = {}
+        self._home: Home | None = None
         self.net = world.net()
 
     def take_turn(self, client: ClientId, order: RoundOrder, saved: SavedFile | None) -> tuple[Turn, SavedFile]:
         """The client's turn from the state that ``saved`` names, and the file of its new state."""
+        settings = self._world.settings
+        if settings.annotator == "page" and settings.page_client == client:
+            return self._turn_at_home(client, order)
         known = self._clients.get(client)
         if known is None or known[1].saved != saved:
             store = FileStore(client, self._checkpoint, self._world.start(client), saved)
@@ -100,10 +109,20 @@ class Roster:
             raise CheckpointError(f"the state of client {client} was not saved")
         return turn, known[1].saved
 
+    def _turn_at_home(self, client: ClientId, order: RoundOrder) -> tuple[Turn, SavedFile]:
+        """The turn of the client that a person labels: its home holds its state, the checkpoint a copy."""
+        self._home = self._home or Home(self._checkpoint.path.parent / HOME)
+        store = HomeStore(self._home, self._world.start(client))
+        turn = Client(replace(self._shop(client), for_people=True), store, store).take_turn(order)
+        return turn, self._checkpoint.write_client(client, order.round, turn.state.to_arrays())
+
+    def _shop(self, client: ClientId) -> Workshop:
+        world = self._world
+        return Workshop(client, world.settings, world.samples, self.net, world.num_classes, self._behaviours[client])
+
     def _make(self, client: ClientId, store: FileStore) -> Client:
         world, s, part = self._world, self._world.settings, self._world.parts[client]
-        shop = Workshop(client, s, world.samples, self.net, world.num_classes, self._behaviours[client])
         oracle = Oracle(
             part, world.truth[part], world.num_classes, seed=s.seed, wrong=s.wrong_labels, delay=s.answer_delay
         )
-        return Client(shop, oracle, store)
+        return Client(self._shop(client), oracle, store)

@@ -30,7 +30,7 @@ from chase.annotation.home import Home
 from chase.annotation.inbox import AnswerRefused, Given
 from chase.annotation.page.guard import Guard, Refused, read_json, refusal, seconds, text, whole
 from chase.annotation.people import SESSION_SECONDS, Person
-from chase.annotation.views import SampleView
+from chase.annotation.views import SampleView, Shown
 from chase.core.errors import LabelError
 
 COOKIE = "chase_session"
@@ -102,16 +102,17 @@ class Page:
 
     def _with_session(self, handle: Handler) -> Callable[[Request], Awaitable[Response]]:
         async def endpoint(request: Request) -> Response:
-            person = await run_in_threadpool(self._person, request)
             body = await read_json(request) if request.method == "POST" else dict(request.query_params)
-            return JSONResponse(await run_in_threadpool(handle, person, body))
+            # Not in a thread: the inbox takes a millisecond or two, and on a machine that is busy
+            # training every change of threads costs more than that.
+            return JSONResponse(handle(self._person(request), body))
 
         return endpoint
 
     async def _enter(self, request: Request) -> Response:
         token = text(await read_json(request), "token")
         try:
-            session = await run_in_threadpool(self._home.people.enter, token)
+            session = self._home.people.enter(token)
         except LabelError as error:
             raise Refused(401, str(error), "bad link") from None
         response = JSONResponse({})
@@ -121,7 +122,7 @@ class Page:
         return response
 
     async def _leave(self, request: Request) -> Response:
-        await run_in_threadpool(self._home.people.leave, request.cookies.get(COOKIE, ""))
+        self._home.people.leave(request.cookies.get(COOKIE, ""))
         response = JSONResponse({})
         response.delete_cookie(COOKIE)
         return response
@@ -129,12 +130,14 @@ class Page:
     # with a session
 
     async def _sample(self, request: Request) -> Response:
-        await run_in_threadpool(self._person, request)
-        sample = int(request.path_params["sample"])
-        if sample > 2**53 or not await run_in_threadpool(self._home.inbox.was_asked, sample):
-            raise Refused(404, "no such sample was asked for")
-        shown = await run_in_threadpool(self._view.show, sample)
+        shown = await run_in_threadpool(self._shown, request, int(request.path_params["sample"]))
         return Response(shown.body, headers={"content-type": shown.media, "content-security-policy": "sandbox"})
+
+    def _shown(self, request: Request, sample: int) -> Shown:
+        self._person(request)
+        if sample > 2**53 or not self._home.inbox.was_asked(sample):
+            raise Refused(404, "no such sample was asked for")
+        return self._view.show(sample)
 
     def me(self, person: Person, body: Json) -> Json:
         """Who I am and what I am labelling."""

@@ -1,0 +1,37 @@
+"""The page beside a run: one client is labelled by the person there while the others are simulated."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from chase.annotation.home import Home
+from chase.annotation.page import serving
+from chase.experiment import Experiment
+
+POLL_SECONDS = 0.1
+
+
+@contextmanager
+def page_beside(experiment: Experiment, port: int, say: Callable[[str], None]) -> Iterator[Callable[[], None]]:
+    """Serve the page while the block runs; gives what waits, after a round, for the answers still open."""
+    settings = experiment.record.settings
+    if settings.annotator != "page":
+        yield lambda: None
+        return
+    home = experiment.open_home()
+    with serving.serving_beside(home, serving.Address(port=port)) as where:
+        (link,) = serving.links(home, where, ["annotator"]).values()
+        say(f"label client {settings.page_client} at {link}")
+        if settings.wait == 0:
+            say("rounds do not wait for you: unanswered samples wait in the inbox (--wait 60 waits a minute a round)")
+        yield lambda: wait_for_answers(home, settings.wait)
+    home.close()
+
+
+def wait_for_answers(home: Home, seconds: float) -> None:
+    """Until no question is open, or the time is up."""
+    until = time.monotonic() + seconds
+    while time.monotonic() < until and home.ledger.open_count():
+        time.sleep(POLL_SECONDS)
