@@ -85,7 +85,8 @@ def go(experiment: Experiment, as_json: bool, page_port: int = PORT) -> None:
 
             def after_round(metrics: dict[str, Any]) -> None:
                 progress.round_done(metrics)
-                wait_for_people()
+                if not stop_reason(record.settings, [metrics]):
+                    wait_for_people()
 
             metrics = experiment.run(after_round)
     except KeyboardInterrupt:

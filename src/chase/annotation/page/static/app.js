@@ -252,7 +252,7 @@ function makeOutbox() {
     delivered(result, body, left) {
       for (const one of result.refused) notice(one.kind === "already answered" ? `Not taken: ${one.error}.` : one.error);
       const last = result.accepted.at(-1);
-      if (last && left === 0) {
+      if (last && left === 0 && body.answers.length === 1) {
         const answer = body.answers.find((one) => one.sample === last.sample);
         drawThoughts($("after"), last.thoughts, answer.label);
       }
