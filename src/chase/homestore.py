@@ -23,7 +23,7 @@ from chase.client import Turn, open_questions
 from chase.core.errors import CheckpointError, LabelError
 from chase.core.messages import ClientUpdate
 from chase.core.weights import Array, read, to_bytes
-from chase.data.resident import Samples
+from chase.data.resident import Kind, Samples
 from chase.state import ClientState
 
 KEPT = 3
@@ -33,8 +33,9 @@ KEPT = 3
 def resident(home: Home) -> Samples:
     """The samples of a home as training takes them."""
     ids, inputs = home.samples()
-    kind = "image" if home.card.kind == "image" else "text"
-    return Samples(torch.from_numpy(inputs), kind, home.card.mean, home.card.std, ids=ids)  # type: ignore[arg-type]
+    card = home.card
+    kind: Kind = "image" if card.kind == "image" else "text"
+    return Samples(torch.from_numpy(inputs), kind, card.mean, card.std, ids, card.vocabulary)
 
 
 class HomeStore:

@@ -16,10 +16,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from homes import image_home
+from homes import ask, image_home
 
 from chase.annotation.home import Home
 from chase.annotation.inbox import Given
+from chase.annotation.page.serving import Address, bind
 from chase.checkpoint import Checkpoint
 from chase.cli.people import wait_for_answers
 from chase.core.errors import LabelError, SettingsError
@@ -110,8 +111,6 @@ def test_waiting_ends_with_the_answers_or_the_time(tmp_path: Path) -> None:
     start = time.monotonic()
     wait_for_answers(home, 30)
     assert time.monotonic() - start < 5
-    from homes import ask
-
     ask(home, [1])
     start = time.monotonic()
     wait_for_answers(home, 0.3)
@@ -150,8 +149,11 @@ def test_the_command_prints_a_link_and_waits_for_the_person(tmp_path: Path) -> N
         [*command, "--out", str(tmp_path / "run"), *options], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as run:
         assert run.stdout is not None
-        found = re.search(r"label client 0 at http://(\S+)/#token=(\S+)", run.stdout.readline())
-        assert found is not None
+        found = None
+        while found is None:
+            text = run.stdout.readline()
+            assert text, "the run ended without a link"
+            found = re.search(r"label client 0 at http://(\S+)/#token=(\S+)", text)
         line, headers = connected(http.client.HTTPConnection(found[1])), {"content-type": "application/json"}
         headers["origin"] = f"http://{found[1]}"
         post(line, headers, "/api/enter", {"token": found[2]})
@@ -204,7 +206,5 @@ def test_label_serves_over_tls_and_ends_quietly(tmp_path: Path) -> None:
 
 
 def test_a_port_in_use_is_named(tmp_path: Path) -> None:
-    from chase.annotation.page.serving import Address, bind
-
     with bind(Address(port=0)) as first, pytest.raises(LabelError, match="try another --port"):
         bind(Address(port=first.getsockname()[1]))

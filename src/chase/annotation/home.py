@@ -48,6 +48,8 @@ class Card:
     """For texts: the class is what comes next after the text, not what the text is."""
     mean: tuple[float, ...] = (0.0,)
     std: tuple[float, ...] = (1.0,)
+    vocabulary: int = 0
+    """For texts: how many tokens there are."""
     data: Mapping[str, Any] = field(default_factory=dict)
     """Where the samples came from."""
     originals: str = ""

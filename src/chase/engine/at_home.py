@@ -10,6 +10,7 @@ from chase.annotation.home import Card, Home
 from chase.core.errors import LabelError
 from chase.core.messages import ClientId
 from chase.data.resident import DataSet
+from chase.data.texts import LETTERS
 from chase.engine.roster import HOME, World
 
 
@@ -26,9 +27,10 @@ def open_home(run: Path, world: World, data: DataSet, client: ClientId) -> Home:
         classes=data.classes,
         kind=data.train.kind,
         alphabet=alphabet(data),
-        predicts_next=data.train.kind == "text" and tuple(alphabet(data)) == data.classes,
+        predicts_next=data.train.kind == "text" and data.classes == tuple(LETTERS),
         mean=data.train.mean,
         std=data.train.std,
+        vocabulary=data.train.vocabulary,
         data={"source": world.settings.data},
     )
     initial = dict(zip(known.tolist(), state.labels_of(known).tolist(), strict=True))
@@ -40,7 +42,6 @@ def alphabet(data: DataSet) -> str:
     """The character of each token; texts whose tokens cannot be turned back are refused."""
     if data.train.kind != "text":
         return ""
-    letters = "".join(data.classes)
-    if len(letters) == len(data.classes) == data.vocabulary:
-        return letters
+    if data.train.vocabulary == len(LETTERS):
+        return LETTERS
     raise LabelError(f"the texts of '{data.name}' are kept as numbers of words and cannot be shown on the page")
