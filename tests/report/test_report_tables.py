@@ -43,6 +43,9 @@ def test_a_brief_table_keeps_its_rows(make_run):
 def test_some_rounds_are_evaluated_by_all_and_end_with_the_last(make_run):
     long = make_run("a", [0.01 * i for i in range(40)])
     assert tables.some_rounds(by_method(find_runs([long]))) == [5, 10, 15, 20, 25, 30, 35, 40]
+    assert tables.some_rounds(by_method(find_runs([long])), most=3) == [20, 40]
+    odd = make_run("odd", [0.1 if i % 2 == 1 else None for i in range(23)])
+    assert tables.some_rounds(by_method(find_runs([odd]))) == [4, 10, 14, 20, 22]
     gaps = make_run("b", [0.1 if i % 3 == 2 else None for i in range(9)], strategy="ev")
     assert tables.some_rounds(by_method(find_runs([long, gaps]))) == [3, 6, 9]
     never = make_run("c", [None, None], strategy="random")

@@ -53,7 +53,7 @@ POOLS = {
 """Pools from the bottom of a stack to its top: what they are called and how they are filled."""
 
 INK, GRID, PAPER = "#010203", "#040506", "#070809"
-_VARIABLES = {INK: "var(--ink)", GRID: "var(--grid)", PAPER: "var(--paper)"}
+_VARIABLES = {INK: "var(--ink)", GRID: "var(--grid)", PAPER: "var(--paper)", "#0072b2": "var(--blue)"}
 
 WIDTH, HEIGHT = 4.9, 3.0
 """Inches: two figures beside each other on a screen, one on a phone with text still readable."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -97,7 +98,7 @@ def _summary_row(method: Method) -> list[str]:
 
 
 def some_rounds(methods: Sequence[Method], most: int = 8) -> list[int]:
-    """Evenly spread rounds that every method evaluated, the last one included."""
+    """Rounds that every method evaluated, in steps of 5, 10, 20, 25 and so on, the last one included."""
     shared: set[int] | None = None
     for method in methods:
         rounds, known = method.shared_rounds(), np.isfinite(method.table(lambda run: run.series("test_accuracy")))
@@ -107,7 +108,8 @@ def some_rounds(methods: Sequence[Method], most: int = 8) -> list[int]:
     if len(every) <= most:
         return every
     end = every[-1]
-    wanted = [round(end * (i + 1) / most) for i in range(most)]
+    step = next(s for power in itertools.count() for f in (1, 2, 2.5, 5) if (s := f * 10**power) * most >= end)
+    wanted = np.arange(step, end, step)
     return sorted({min(every, key=lambda r: abs(r - w)) for w in wanted} | {end})
 
 
