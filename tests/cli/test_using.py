@@ -12,12 +12,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from hypothesis import example, given, strategies
 from PIL import Image
 from safetensors.numpy import load_file
 
+from chase import settings
 from chase.core.weights import digest
+from chase.data import texts
 from chase.data.images import decode
 from chase.data.options import DataOptions
+from chase.experiment import Experiment
 from chase.export import load_model
 from chase.export.trained import read_trained
 
@@ -210,3 +214,48 @@ def test_isolated_clients_have_no_global_model(chase, tmp_path):
 @pytest.mark.parametrize("command", ["export", "predict"])
 def test_help_has_an_example(chase, command):
     assert f"Example: chase {command}" in chase(command, "--help").out
+
+
+def text_about(how: str, length: int) -> dict[str, object]:
+    """What model.json says of a model of texts."""
+    _, vocabulary = texts.tokenize([""], how, length)
+    letters = texts.LETTERS if how == "characters" else ""
+    return {"kind": "text", "shape": [length], "letters": letters, "net": {"vocabulary": vocabulary}}
+
+
+@pytest.mark.parametrize("how", ["characters", "words"])
+@given(text=strategies.text(max_size=40))
+@example(text="To be, or not to be: \nthat is the Question~ é")
+def test_texts_are_read_as_training_texts_are(how, text):
+    for length in (5, 30):
+        wanted, _ = texts.tokenize([text], how, length)
+        got, _ = load_model.read_text(text, text_about(how, length))
+        assert got.tolist() == wanted[0].tolist()
+
+
+def test_a_text_that_is_cut_says_so():
+    assert load_model.read_text("one two three", text_about("words", 2))[1] == "only the first 2 words"
+    assert load_model.read_text("abc", text_about("characters", 2))[1] == "only the last 2 characters"
+    assert load_model.read_text("ab", text_about("characters", 2))[1] == ""
+
+
+@pytest.mark.parametrize(("net", "how"), [("char-lstm", "characters"), ("text-bag", "words")])
+def test_a_model_of_texts_is_exported_and_predicts(chase, tmp_path, net, how):
+    rows = [f"{'good' if i % 2 else 'bad'} text number {i},{i % 2}" for i in range(60)]
+    (tmp_path / "own.csv").write_text("text,label\n" + "\n".join(rows) + "\n")
+    own = {"data": str(tmp_path / "own.csv"), "net": net, "tokens": how, "text_length": 12, "partition": "iid"}
+    small = own | {"clients": 2, "rounds": 1, "local_epochs": 2, "engine": "inprocess", "initial_labels": 0.2}
+    run = Experiment.begin(settings.from_mapping(small).resolved(), tmp_path / "run")
+    run.run()
+    (tmp_path / "new.txt").write_text("a good text\n")
+    for format in ("torchscript", "onnx"):
+        done = chase("export", tmp_path / "run", "--out", tmp_path / "out", "--format", format)
+        assert (done.code, done.err) == (0, "")
+    (here,) = json.loads(chase("predict", tmp_path / "run", tmp_path / "new.txt", "--json").out)
+    assert here["class"] in run.data.classes
+    model = load_model.load(tmp_path / "out")
+    tokens, _ = load_model.read_file(tmp_path / "new.txt", model.about)
+    assert float(model.probabilities(tokens[None]).max()) == pytest.approx(here["probability"], abs=1e-5)
+    (tmp_path / "odd.txt").write_bytes(b"\xff\xfe\xfa")
+    done = chase("predict", tmp_path / "run", tmp_path / "odd.txt")
+    assert (done.code, "it is not UTF-8 text" in done.err) == (2, True)

@@ -22,7 +22,9 @@ OutOpt = Annotated[Path | None, typer.Option("--out", "-o", help="Directory to w
 FormatOpt = Annotated[
     str, typer.Option("--format", "-f", help="torchscript (with a Python loader), onnx, or weights alone.")
 ]
-FilesArg = Annotated[list[Path], typer.Argument(metavar="FILES...", help="PNG or JPEG images.")]
+FilesArg = Annotated[
+    list[Path], typer.Argument(metavar="FILES...", help="PNG or JPEG images; UTF-8 text files for a model of texts.")
+]
 
 
 def register(app: typer.Typer) -> None:
@@ -53,7 +55,7 @@ def export_model(
     for file in files:
         print(f"  {file}")
     if format == "torchscript":
-        print(f"try it: python {files[-1]} IMAGE.png")
+        print(f"try it: python {files[-1]} {'TEXT.txt' if trained.card.kind == 'text' else 'IMAGE.png'}")
 
 
 def predict_files(
@@ -62,7 +64,7 @@ def predict_files(
     as_json: Annotated[bool, typer.Option("--json", help="Print a JSON list.")] = False,
     as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV.")] = False,
 ) -> None:
-    """Predict the class of images with the global model of a run.
+    """Predict the class of images, or of text files, with the global model of a run.
 
     Images are brought to the model's size and colours where needed. They should look like those it was trained
     on: the digits, for example, are bright on dark.

@@ -91,7 +91,7 @@ def probe(trained: Trained, count: int) -> Tensor:
     generator = torch.Generator().manual_seed(count)
     shape = (count, *trained.card.net.shape)
     if trained.card.kind == "text":
-        return torch.randint(0, 2, shape, generator=generator)
+        return torch.randint(0, trained.card.net.vocabulary, shape, generator=generator)
     return torch.randint(0, 256, shape, generator=generator, dtype=torch.uint8)
 
 

@@ -2,7 +2,7 @@
 
 On the command line, beside the other exported files:
 
-    python load_model.py photo.png another.jpg
+    python load_model.py photo.png another.jpg      # for a model of texts: text files
 
 or in a program:
 
@@ -18,8 +18,10 @@ the shape of the input are in ``model.json``. ``model.safetensors`` holds the ba
 from __future__ import annotations
 
 import json
+import re
 import sys
 import warnings
+import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -90,11 +92,39 @@ def read_image(path: str | Path, shape: Sequence[int]) -> tuple[Tensor, str]:
     return (tensor[None] if channels == 1 else tensor.permute(2, 0, 1).contiguous()), ", ".join(changes)
 
 
+def read_text(text: str, about: dict[str, Any]) -> tuple[Tensor, str]:
+    """A text as the model takes it, tokens (length,), and what was left out.
+
+    Of characters the last ones count, blanks in front; of words the first ones, each hashed to a token, 0 behind.
+    """
+    (length,), letters = about["shape"], about["letters"]
+    if letters:
+        blank = letters.index(" ")
+        known = [letters.find(c if c.isascii() else "?") for c in text[-length:]]
+        tokens = [blank] * (length - len(known)) + [blank if token < 0 else token for token in known]
+        return torch.tensor(tokens), f"only the last {length} characters" if len(text) > length else ""
+    words = re.findall(r"\w+|[^\w\s]", text.lower())
+    tokens = [1 + zlib.crc32(word.encode()) % (about["net"]["vocabulary"] - 1) for word in words[:length]]
+    left_out = f"only the first {length} words" if len(words) > length else ""
+    return torch.tensor(tokens + [0] * (length - len(tokens))), left_out
+
+
+def read_file(path: str | Path, about: dict[str, Any]) -> tuple[Tensor, str]:
+    """An image or text file as the model takes it, and what had to be changed; a ``ValueError`` names a bad file."""
+    if about["kind"] == "image":
+        return read_image(path, about["shape"])
+    try:
+        return read_text(Path(path).read_text(encoding="utf-8").removesuffix("\n"), about)
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+        raise ValueError(f"cannot read text {path}: {reason}") from None
+
+
 def main() -> None:
     """Print the class and its probability of every file named."""
     model = load()
     for name in sys.argv[1:]:
-        inputs, changed = read_image(name, model.about["shape"])
+        inputs, changed = read_file(name, model.about)
         probabilities = model.probabilities(inputs[None])[0]
         best = int(probabilities.argmax())
         print(name, model.classes[best], f"{float(probabilities[best]):.4f}", changed, sep="\t")

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from chase.core.errors import DataError
-from chase.export.load_model import read_image
+from chase.export.load_model import read_file
 from chase.export.trained import Trained
 
 CHUNK = 200
@@ -32,7 +32,7 @@ def read_input(trained: Trained, file: Path) -> tuple[Tensor, str]:
     if not file.is_file():
         raise DataError(f"{file} {'is not a file' if file.exists() else 'does not exist'}: name files to predict")
     try:
-        return read_image(file, trained.card.net.shape)
+        return read_file(file, trained.card.to_json())
     except ValueError as error:
         raise DataError(str(error)) from None
 

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from chase.data.resident import DataSet, Kind
+from chase.data.texts import LETTERS
 from chase.models.catalog import NetSpec
 
 FORMAT = 1
@@ -22,11 +23,14 @@ class ModelCard:
     mean: tuple[float, ...]
     """Per channel, of pixels scaled to 0..1."""
     std: tuple[float, ...]
+    letters: str = ""
+    """Texts of characters: the letter of each token; texts of words have none, their words are hashed."""
 
     @classmethod
     def of(cls, net: NetSpec, data: DataSet) -> ModelCard:
         """The card of a network for a data set."""
-        return cls(net, data.classes, data.train.kind, data.train.mean, data.train.std)
+        letters = LETTERS if net.vocabulary == len(LETTERS) else ""
+        return cls(net, data.classes, data.train.kind, data.train.mean, data.train.std, letters)
 
     def to_json(self) -> dict[str, Any]:
         """As plain values."""
@@ -40,4 +44,5 @@ class ModelCard:
         net = dict(values["net"])
         net["shape"] = tuple(int(size) for size in net["shape"])
         mean, std = (tuple(float(v) for v in values[key]) for key in ("mean", "std"))
-        return cls(NetSpec(**net), tuple(str(c) for c in values["classes"]), values["kind"], mean, std)
+        classes = tuple(str(name) for name in values["classes"])
+        return cls(NetSpec(**net), classes, values["kind"], mean, std, str(values["letters"]))
