@@ -3,6 +3,7 @@
     settings.toml      resolved settings
     environment.json   versions, machine, run id
     model.json         the network, its classes and its input: enough to use the model without the data
+    coverage.json      samples and initial labels by client and class (simulation only)
     metrics.jsonl      a line a round, flushed
     selections.jsonl   who asked for which sample, when and why (simulation only)
     checkpoint/        the last two rounds, each named by a manifest that is replaced atomically

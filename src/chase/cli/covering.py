@@ -32,8 +32,8 @@ def coverage_table(table: Coverage) -> Table:
         return out
     out.add_column("client", justify="right", no_wrap=True, max_width=32)
     for title in ("samples", "classes", "labelled"):
-        out.add_column(title, justify="right")
-    out.add_column("holds", no_wrap=True, ratio=1)
+        out.add_column(title, justify="right", no_wrap=True, min_width=len(title))
+    out.add_column("holds", no_wrap=True)
     for client, name in enumerate(table.clients):
         numbers = (table.samples[client], table.classes_held[client], labeled[client])
         holds = class_list(table, client).replace("[", r"\[")

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.colors import LogNorm
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
@@ -198,6 +199,27 @@ def heat_map(
         bar = figure.colorbar(shades, ax=axes, pad=0.02, aspect=28, label=unit)
         bar.outline.set_edgecolor(GRID)
         bar.ax.tick_params(color=INK)
+        return to_svg(figure, title)
+
+
+def count_map(title: str, clients: Sequence[str], classes: Sequence[str], counts: Numbers) -> str:
+    """Counts (clients, classes) by shade on a logarithmic scale; what is not there at all stays blank."""
+    with styled():
+        figure, axes = new_axes("class", "client", height=max(2.4, min(6.0, 1.2 + 0.16 * len(clients))))
+        shades = axes.imshow(
+            np.ma.masked_less(counts, 1),
+            aspect="auto",
+            interpolation="nearest",
+            cmap="cividis",
+            norm=LogNorm(vmin=1.0, vmax=max(2.0, float(counts.max()))),
+        )
+        axes.grid(visible=False)
+        name_ticks(axes, [name if name.strip() else repr(name) for name in classes])
+        step = max(1, -(-len(clients) // 25))
+        axes.set_yticks(range(0, len(clients), step), [shorten(n, 14) for n in clients[::step]])
+        bar = figure.colorbar(shades, ax=axes, pad=0.02, aspect=28, label="samples")
+        bar.outline.set_edgecolor(GRID)
+        bar.ax.tick_params(color=INK, which="both")
         return to_svg(figure, title)
 
 

@@ -40,6 +40,8 @@ class RunData:
     environment: Values = field(default_factory=dict)
     model: Values = field(default_factory=dict)
     """The card of the model: classes, shape, normalisation."""
+    coverage: Values = field(default_factory=dict)
+    """Samples and initial labels by client and class."""
 
     @property
     def seed(self) -> int:
@@ -49,7 +51,7 @@ class RunData:
     @property
     def classes(self) -> list[str]:
         """Names of the classes; numbers where the run does not say."""
-        names = self.model.get("classes")
+        names = self.model.get("classes") or self.coverage.get("classes")
         if names:
             return [str(name) for name in names]
         known = [line["per_class"] for line in self.metrics if line.get("per_class")]
@@ -152,6 +154,7 @@ def read_run(path: Path) -> RunData:
         selections=read_jsonl(path / "selections.jsonl"),
         environment=_read_json(path / "environment.json"),
         model=_read_json(path / "model.json"),
+        coverage=_read_json(path / "coverage.json"),
     )
 
 
