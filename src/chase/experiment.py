@@ -14,7 +14,7 @@ from torch import nn
 
 from chase.annotation.home import Home
 from chase.checkpoint import Checkpoint
-from chase.core.errors import CheckpointError
+from chase.core.errors import CheckpointError, RunDirectoryError
 from chase.core.messages import ClientUpdate
 from chase.core.pools import NAMES
 from chase.core.timing import Stopwatch
@@ -46,6 +46,18 @@ def make_net(settings: Settings, data: DataSet) -> nn.Module:
     return build(net_spec(settings, data), settings.seed)
 
 
+def check_same_data(record: Record, data: DataSet) -> None:
+    """Refuse to go on with data that is divided otherwise than when the run began."""
+    before = record.path / "coverage.json"
+    if not before.is_file():
+        return
+    now = count_coverage(record.settings, data, split_among_clients(record.settings, data))
+    if json.loads(before.read_text(encoding="utf-8")) != now.to_json():
+        raise RunDirectoryError(
+            f"the data '{data.name}' is not what it was when {record.path} began: bring it back, or start a new run"
+        )
+
+
 @dataclass
 class Experiment:
     """One run that can be stopped at any moment and gone on with."""
@@ -74,7 +86,9 @@ class Experiment:
         record = Record.open(path)
         if changes:
             record.change(changes)
-        return cls(record, load_data(record.settings), [])
+        data = load_data(record.settings)
+        check_same_data(record, data)
+        return cls(record, data, [])
 
     @property
     def saved_rounds(self) -> int:

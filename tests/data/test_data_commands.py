@@ -110,6 +110,10 @@ engine = "inprocess"
     assert json.loads(lines[-1])["test_accuracy"] > 0.7
     code, _, _ = chase("resume", str(tmp_path / "run"), "--set", "rounds=4")
     assert code == 0
+    reviews.write_text(reviews.read_text() + "\none more,yes,site 2")
+    code, _, err = chase("resume", str(tmp_path / "run"), "--set", "rounds=5")
+    assert code == 2
+    assert "is not what it was when" in err
 
 
 def test_augmenting_texts_is_refused(chase, reviews, tmp_path):
