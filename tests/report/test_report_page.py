@@ -5,7 +5,7 @@ from html.parser import HTMLParser
 
 from chase.report.html import render, report_run, write_report
 from chase.report.runs import by_method, find_runs
-from chase.report.sections import accuracy_section, headline
+from chase.report.sections import accuracy_section, classes_section, headline
 from chase.report.style import Look, legend_shape
 
 VOID = {"meta", "br", "img", "link", "hr", "input"}
@@ -83,6 +83,16 @@ def test_names_are_escaped(make_run):
     assert "<b>" not in text
     assert "mine:&lt;b&gt;" in text
     assert "<zebra>" not in text
+
+
+def test_class_names_of_any_kind_fit(make_run):
+    run = find_runs([make_run("a", [0.1, 0.5])])[0]
+    run.model["classes"] = ["\n", "US$ $x^", "猫"]
+    section = classes_section(by_method([run]))
+    assert section is not None
+    assert "⏎" in section.body
+    assert "US$ $x^" in section.body
+    assert "猫" in section.body
 
 
 def test_a_single_round_makes_a_page(make_run):

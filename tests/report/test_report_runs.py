@@ -92,3 +92,12 @@ def test_a_damaged_environment_is_named(make_run):
     (path / "environment.json").write_text("{")
     with pytest.raises(RunDirectoryError, match=r"environment\.json cannot be read"):
         read_run(path)
+
+
+@pytest.mark.parametrize("line", ['{"round": 1}', "[1]", '"text"'])
+def test_metrics_that_chase_did_not_write_are_named(make_run, line):
+    path = make_run("a", [0.1])
+    with (path / "metrics.jsonl").open("a") as file:
+        file.write(line + "\n")
+    with pytest.raises(RunDirectoryError, match=r"metrics\.jsonl, line 2"):
+        read_run(path)

@@ -235,5 +235,6 @@ def name_ticks(axes: Axes, names: Sequence[str]) -> None:
 
 
 def shorten(name: str, most: int = 26) -> str:
-    """A name that fits beside an axis."""
+    """A name that fits beside an axis, on one line."""
+    name = name.replace("\n", "⏎").replace("\t", "⇥")
     return name if len(name) <= most else name[: most - 1] + "…"

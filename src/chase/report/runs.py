@@ -7,6 +7,7 @@ read as plain values, so a run whose strategy cannot be imported here can still 
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -150,8 +151,8 @@ def read_run(path: Path) -> RunData:
     return RunData(
         path=path,
         settings=read_file(path / "settings.toml"),
-        metrics=read_jsonl(path / "metrics.jsonl"),
-        selections=read_jsonl(path / "selections.jsonl"),
+        metrics=_read_lines(path / "metrics.jsonl", ("round", "pools")),
+        selections=_read_lines(path / "selections.jsonl", ("round",)),
         environment=_read_json(path / "environment.json"),
         model=_read_json(path / "model.json"),
         coverage=_read_json(path / "coverage.json"),
@@ -160,7 +161,18 @@ def read_run(path: Path) -> RunData:
 
 def is_run(path: Path) -> bool:
     """Whether a directory holds a run."""
-    return (path / "settings.toml").is_file()
+    return os.path.isfile(path / "settings.toml")  # unlike Path.is_file, never raises
+
+
+def _read_lines(path: Path, needed: tuple[str, ...]) -> list[dict[str, Any]]:
+    try:
+        lines = read_jsonl(path)
+    except (OSError, UnicodeDecodeError) as error:
+        raise RunDirectoryError(f"{path} cannot be read: {error}") from None
+    for number, line in enumerate(lines, start=1):
+        if not isinstance(line, dict) or any(key not in line for key in needed):
+            raise RunDirectoryError(f"{path}, line {number}: not a line that chase wrote (it lacks {needed[-1]!r})")
+    return lines
 
 
 def _read_json(path: Path) -> Values:

@@ -10,6 +10,7 @@ import html
 import io
 import itertools
 import re
+import warnings
 from dataclasses import dataclass
 from typing import Any
 
@@ -89,6 +90,7 @@ STYLE: dict[Any, Any] = {
     "lines.linewidth": 1.8,
     "lines.markersize": 5,
     "hatch.linewidth": 0.6,
+    "text.parse_math": False,
 }
 
 _numbers = itertools.count(1)
@@ -144,7 +146,9 @@ def add_legend(figure: Figure, axes: Axes, columns: int) -> None:
 def to_svg(figure: Figure, title: str) -> str:
     """The figure as SVG to stand in an HTML page, with ids of its own and a title for screen readers."""
     buffer = io.StringIO()
-    figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Glyph .* missing")  # the text stays text: the browser has the letters
+        figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})
     text = buffer.getvalue()
     text = text[text.index("<svg") :]
     text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.DOTALL)
