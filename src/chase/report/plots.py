@@ -216,7 +216,7 @@ def count_map(title: str, clients: Sequence[str], classes: Sequence[str], counts
         axes.grid(visible=False)
         name_ticks(axes, [name if name.strip() else repr(name) for name in classes])
         step = max(1, -(-len(clients) // 25))
-        axes.set_yticks(range(0, len(clients), step), [shorten(n, 14) for n in clients[::step]])
+        axes.set_yticks(range(0, len(clients), step), [keep_end(n) for n in clients[::step]])
         bar = figure.colorbar(shades, ax=axes, pad=0.02, aspect=28, label="samples")
         bar.outline.set_edgecolor(GRID)
         bar.ax.tick_params(color=INK, which="both")
@@ -238,3 +238,8 @@ def shorten(name: str, most: int = 26) -> str:
     """A name that fits beside an axis, on one line."""
     name = name.replace("\n", "⏎").replace("\t", "⇥")
     return name if len(name) <= most else name[: most - 1] + "…"
+
+
+def keep_end(name: str, most: int = 20) -> str:
+    """A client's name that fits beside an axis; owners' names often begin alike."""
+    return name if len(name) <= most else "…" + name[1 - most :]
