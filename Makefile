@@ -3,7 +3,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test lint bench clean
+.PHONY: demo test test-federation lint bench clean
 
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -15,6 +15,9 @@ demo: $(READY)
 
 test: $(READY)
 	$(BIN)/python -m pytest
+
+test-federation: $(READY)
+	$(BIN)/python -m pytest -m federation
 
 lint: $(READY)
 	$(BIN)/ruff format --check .

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -96,12 +96,7 @@ class HomeStore:
         arrays = {f"state.{n}": a for n, a in turn.state.to_arrays().items()}
         arrays |= {f"weights.{n}": a for n, a in turn.update.weights.items()}
         arrays |= {f"extras.{n}": a for n, a in turn.update.extras.items()}
-        blob = to_bytes(arrays)
-        sha = hashlib.sha256(blob).hexdigest()
-        name = f"turn-{version:06d}-{sha[:12]}.safetensors"
-        directory = self.home.path / "state"
-        directory.mkdir(exist_ok=True)
-        write_durably(directory / name, blob)
+        name, sha = self._write(version, arrays)
         with self.home.database.transaction() as db:
             newest = db.execute("SELECT COALESCE(MAX(version), 0) FROM turns").fetchone()[0]
             if newest != self._version:
@@ -114,9 +109,45 @@ class HomeStore:
             self.home.inbox.expire(self._withdrawn)
             self._file(turn.state)
             db.execute("DELETE FROM turns WHERE version <= ?", (version - KEPT,))
-            names = {row["file"] for row in db.execute("SELECT file FROM turns")}
         self._version = version
-        _sweep(directory, names)
+        self.sweep()
+
+    def amend(self, change: Callable[[ClientState], ClientState], erased: frozenset[int] = frozenset()) -> bool:
+        """Change the committed state between two turns, in the caller's transaction; False before the first turn.
+
+        With ``erased``, samples that must leave no trace, every kept turn is written anew without them.
+        """
+        with self.home.database.transaction() as db:
+            rows = db.execute("SELECT * FROM turns ORDER BY version DESC").fetchall()
+            for row in rows if erased else rows[:1]:
+                arrays = self._arrays(row)
+                state = change(ClientState.from_arrays(_part(arrays, "state.")))
+                kept = {n: a for n, a in arrays.items() if not n.startswith("state.")}
+                name, sha = self._write(row["version"], kept | {f"state.{n}": a for n, a in state.to_arrays().items()})
+                body = json.loads(row["body"])
+                for part in ("questions", "journal"):
+                    body[part] = [line for line in body[part] if line["sample"] not in erased]
+                db.execute(
+                    "UPDATE turns SET file = ?, sha256 = ?, body = ? WHERE version = ?",
+                    (name, sha, json.dumps(body), row["version"]),
+                )
+        return bool(rows)
+
+    def sweep(self) -> None:
+        """Remove the files that no kept turn names; to be called after the transaction of ``amend``."""
+        with self.home.database.reading() as db:
+            names = {row["file"] for row in db.execute("SELECT file FROM turns")}
+        if (self.home.path / "state").is_dir():
+            _sweep(self.home.path / "state", names)
+
+    def _write(self, version: int, arrays: dict[str, Array]) -> tuple[str, str]:
+        blob = to_bytes(arrays)
+        sha = hashlib.sha256(blob).hexdigest()
+        name = f"turn-{version:06d}-{sha[:12]}.safetensors"
+        directory = self.home.path / "state"
+        directory.mkdir(exist_ok=True)
+        write_durably(directory / name, blob)
+        return name, sha
 
     def _file(self, state: ClientState) -> None:
         """File what was asked, so that exactly the asked samples have an open question or an answer on its way.

@@ -86,6 +86,26 @@ class ClientState:
             return asked[:0]
         return asked[self.turn - self.asked_turn[self.at(asked)] >= patience]
 
+    def add(self, ids: SampleIds) -> ClientState:
+        """With new, unlabelled samples; their ids are higher than any there is."""
+        zero, none = np.zeros(ids.size, dtype=np.int64), np.full(ids.size, -1, dtype=np.int64)
+        return replace(
+            self,
+            pools=self.pools.add(ids),
+            ids=np.concatenate([self.ids, ids]),
+            label=np.concatenate([self.label, none]),
+            ev=np.concatenate([self.ev, zero]),
+            seen=np.concatenate([self.seen, zero]),
+            asked_turn=np.concatenate([self.asked_turn, none]),
+        )
+
+    def forget(self, ids: SampleIds) -> ClientState:
+        """Without these samples and all that is known of them."""
+        stay = ~is_in(self.ids, ids)
+        columns = {name: getattr(self, name)[stay] for name in COLUMNS}
+        watched = self.watched[~is_in(self.watched, ids)]
+        return replace(self, pools=self.pools.forget(ids), ids=self.ids[stay], watched=watched, **columns)
+
     def take_in(self, answers: Sequence[Answer], num_classes: int) -> ClientState:
         """With answers: a label, a revision of one, a late label, or "cannot tell"."""
         pools, label, spent = self.pools, self.label.copy(), self.labels_spent

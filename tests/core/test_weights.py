@@ -86,3 +86,12 @@ def test_a_damaged_file_is_named(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "bad.safetensors").write_bytes(content)
     with pytest.raises(CheckpointError, match=r"cannot read .*bad\.safetensors"):
         read(tmp_path / "bad.safetensors")
+
+
+def test_a_single_number_keeps_its_shape_in_a_file(tmp_path: Path) -> None:
+    """The counter of a batch norm has no dimension; with one it would fit the network no more."""
+    path = tmp_path / "weights.safetensors"
+    path.write_bytes(to_bytes({"count": np.array(5, dtype=np.int64), "t": np.arange(6.0).reshape(2, 3).T}))
+    found = read(path)
+    assert found["count"].shape == ()
+    assert found["t"].tolist() == np.arange(6.0).reshape(2, 3).T.tolist()

@@ -80,17 +80,23 @@ class HomeView:
 
     def __init__(self, home: Home) -> None:
         self._home = home
-        file = home.path / "samples.safetensors"
+        self._open()
+        self.show = lru_cache(maxsize=512)(self._show)
+
+    def _open(self) -> None:
+        file = self._home.path / "samples.safetensors"
         try:
             held: Any = safe_open(file, framework="numpy")
             self._file, self._ids = held, held.get_tensor("ids")
         except (SafetensorError, OSError) as error:
             raise LabelError(f"cannot read {file}: {error}") from None
-        self.show = lru_cache(maxsize=512)(self._show)
 
     def _show(self, sample: int) -> Shown:
         card, name = self._home.card, self._home.inbox.sample_name(sample)
         row = int(np.searchsorted(self._ids, sample))
+        if name is not None and (row >= self._ids.size or self._ids[row] != sample):
+            self._open()  # the sample may have been added since the file was opened
+            row = int(np.searchsorted(self._ids, sample))
         if name is None or row >= self._ids.size or self._ids[row] != sample:
             raise LabelError(f"there is no sample {sample} here")
         if card.originals:

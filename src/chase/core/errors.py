@@ -42,6 +42,14 @@ class LabelError(ChaseError):
     """A home, a question, an answer or an annotator does not fit."""
 
 
+class AgreementError(ChaseError):
+    """A site and the server do not agree on classes, preprocessing, network or format."""
+
+
+class FederationError(ChaseError):
+    """A federation, its rules, its sites or its processes are not as they must be."""
+
+
 class ClientError(ChaseError):
     """An error inside a client's turn, with the client, the round and the stage it happened in."""
 

@@ -27,6 +27,13 @@ HOME = "home"
 """Directory, within a run's, of the client that a person labels."""
 
 
+def build_net(settings: Settings, samples: Samples, num_classes: int) -> nn.Module:
+    """The network that the settings name for these samples, with its initial weights."""
+    net = build(NetSpec.of(settings.net, samples, num_classes, settings.dropout), settings.seed)
+    net.plain_kernels = settings.kernels == "plain"  # type: ignore[assignment]
+    return net
+
+
 @dataclass(frozen=True)
 class World:
     """What a simulation is made of. The truth is for the oracles alone."""
@@ -54,10 +61,7 @@ class World:
 
     def net(self) -> nn.Module:
         """The network with its initial weights."""
-        s = self.settings
-        net = build(NetSpec.of(s.net, self.samples, self.num_classes, s.dropout), s.seed)
-        net.plain_kernels = s.kernels == "plain"  # type: ignore[assignment]
-        return net
+        return build_net(self.settings, self.samples, self.num_classes)
 
 
 class FileStore:

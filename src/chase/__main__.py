@@ -1,0 +1,5 @@
+"""``python -m chase``."""
+
+from chase.cli import main
+
+main()

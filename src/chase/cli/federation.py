@@ -1,0 +1,328 @@
+"""``chase federation``: found one, let sites in, serve it, run it; and all of it on one machine to try it out."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+from rich.live import Live
+
+from chase import settings as settings_room
+from chase.core.errors import FederationError
+
+if TYPE_CHECKING:
+    from chase.federation.processes import Job, Supervisor
+    from chase.federation.rules import Charter, Rules
+    from chase.federation.setup import Loopback
+
+DirArg = Annotated[Path, typer.Argument(help="The federation's directory, at the server.")]
+SetOpt = Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change a setting; repeatable.")]
+RuleOpt = Annotated[
+    list[str] | None, typer.Option("--rule", metavar="KEY=VALUE", help="quorum, deadline, evaluate, ...; repeatable.")
+]
+InsecureOpt = Annotated[bool, typer.Option("--insecure", help="No encryption, no authentication. For trying out.")]
+JsonOpt = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+PresetOpt = Annotated[str, typer.Option("--preset", "-p", help="Preset or TOML file of settings.")]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands."""
+    group = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
+    group.command("up", epilog="Example: chase federation up --sites 3 --set rounds=5")(up)
+    group.command("down", epilog="Example: chase federation down federation")(down)
+    group.command("status", epilog="Example: chase federation status federation")(status)
+    group.command("init", epilog="Example: chase federation init fed --host fed.example.org --set clients=3")(init)
+    group.command("admit", epilog="Example: chase federation admit fed site-a --key site-a.pub")(admit)
+    group.command("serve", epilog="Example: chase federation serve fed")(serve)
+    group.command("proxy", epilog="Example: chase federation proxy fed --host 0.0.0.0 --port 8443")(proxy)
+    group.command("run", epilog="Example: chase federation run fed")(run)
+    app.add_typer(group, name="federation", help="Found a federation of sites, serve and run it; or try it out here.")
+
+
+def need_flower() -> None:
+    """Refuse to go on without Flower."""
+    from importlib.util import find_spec
+
+    if find_spec("flwr") is None:
+        raise FederationError("a federation needs Flower: install it with `pip install 'chase-fal[flower]'`")
+
+
+def warn_insecure() -> None:
+    """Loud, and on stderr."""
+    print(
+        "WARNING: --insecure: nothing is encrypted and nobody is authenticated. Whoever reaches the port can read "
+        "and change the model and pass as a site. Use this on loopback only.",
+        file=sys.stderr,
+    )
+
+
+def make_rules(pairs: list[str] | None) -> Rules:
+    """The rules that the options give."""
+    from chase.federation.rules import make_rules as make
+
+    return make(settings_room.parse_changes(pairs or []))
+
+
+def init(
+    directory: DirArg,
+    preset: PresetOpt = "digits",
+    change: SetOpt = None,
+    rule: RuleOpt = None,
+    host: Annotated[list[str] | None, typer.Option(help="Name by which sites reach the server; repeatable.")] = None,
+    port: Annotated[int, typer.Option(help="Loopback port of the SuperLink; 0 takes a free one.", min=0)] = 0,
+    agreement: Annotated[
+        Path | None, typer.Option(help="Where the server has no data: see `chase site agreement`.")
+    ] = None,
+    insecure: InsecureOpt = False,
+) -> None:
+    """Found a federation: rules, agreement, run directory and certificates, in a new directory."""
+    need_flower()
+    from chase.federation.setup import found
+    from chase.site.agreement import Agreement
+
+    if insecure:
+        warn_insecure()
+    rules = make_rules(rule)
+    agreed = None
+    if agreement is not None:
+        if rules.at_server:
+            raise FederationError("with --agreement the server has no test set: add --rule evaluate=sites")
+        try:
+            agreed = Agreement.from_json(agreement.read_text(encoding="utf-8"))
+        except (OSError, UnicodeError) as error:
+            raise FederationError(f"cannot read {agreement}: {error}") from None
+    chosen = settings_room.load(preset, settings_room.parse_changes(change or []))
+    charter = found(directory, chosen, rules, secure=not insecure, hosts=host or [], port=port, agreement=agreed)
+    print(f"federation in {directory}, SuperLink on {charter.address[0]}:{charter.address[1]}")
+    print(f"give every site {directory / 'agreement.json'}" + ("" if insecure else f" and {directory / 'keys/ca.crt'}"))
+
+
+def admit(
+    directory: DirArg,
+    name: Annotated[str, typer.Argument(help="The site's name.")],
+    key: Annotated[Path | None, typer.Option(help="The site's node.key.pub.")] = None,
+) -> None:
+    """Let a site in: put it on the list and register its key (the SuperLink must be up)."""
+    need_flower()
+    from chase.federation import setup
+    from chase.federation.launch import wait_for_port
+    from chase.federation.rules import Charter
+
+    charter = Charter(directory)
+    wait_for_port(*charter.address, 60.0)
+    setup.admit(charter, name, key)
+    print(f"{name} may connect")
+
+
+def keep_going(registry: Path, jobs: Sequence[Job], message: str) -> None:
+    """Keep processes going until a signal comes, then end them all."""
+    from chase.federation.processes import Ended, Supervisor, end_on_signals
+
+    end_on_signals()
+    try:
+        with Supervisor(registry) as supervisor:
+            for job in jobs:
+                supervisor.start(job)
+            print(message, flush=True)
+            while True:
+                for line in supervisor.tend():
+                    print(f"{line}; starting it again", file=sys.stderr, flush=True)
+                time.sleep(0.5)
+    except Ended:
+        print("stopped", flush=True)
+
+
+def serve(
+    directory: DirArg,
+    proxy_at: Annotated[
+        str, typer.Option("--proxy", metavar="HOST:PORT", help="Also let sites through here, over TLS.")
+    ] = "",
+) -> None:
+    """Serve a federation, SuperLink and SuperExec, until Ctrl-C or SIGTERM."""
+    need_flower()
+    from chase.federation.launch import proxy_job, server_jobs, write_app, write_connection
+    from chase.federation.rules import Charter
+
+    charter = Charter(directory)
+    if not charter.secure:
+        warn_insecure()
+    write_app(charter)
+    write_connection(charter)
+    jobs = server_jobs(charter)
+    message = "serving on {}:{}".format(*charter.address)
+    if proxy_at:
+        host, _, port = proxy_at.rpartition(":")
+        if not host or not port.isdecimal():
+            raise FederationError(f"--proxy takes HOST:PORT, such as 0.0.0.0:8443, not '{proxy_at}'")
+        jobs.append(proxy_job(charter, host, int(port)))
+        message += f", for sites on {proxy_at}"
+    keep_going(directory / "processes.json", jobs, f"{message}; logs: {directory / 'logs'}")
+
+
+def proxy(
+    directory: DirArg,
+    host: Annotated[str, typer.Option(help="Interface to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="Port that the sites reach.", min=1, max=65535)] = 8443,
+) -> None:
+    """Let the sites of other machines through to the SuperLink, over TLS, and nothing else (403)."""
+    need_flower()
+    from chase.federation.keys import check_private
+    from chase.federation.launch import ca
+    from chase.federation.proxy import FleetProxy, server
+    from chase.federation.rules import Charter
+
+    charter = Charter(directory)
+    if not charter.secure:
+        raise FederationError("an insecure federation stays on loopback: found it anew without --insecure")
+    keys = directory / "keys"
+    check_private(keys / "server.key")
+    inner = "{}:{}".format(*charter.address)
+    print(f"sites may connect to {host}:{port}; only /v1/fleet/ is passed on to {inner}", flush=True)
+    server(FleetProxy(f"https://{inner}", ca(charter)), host, port, keys / "server.pem", keys / "server.key").run()
+
+
+def run(directory: DirArg, change: SetOpt = None) -> None:
+    """Run the rounds that are left, resuming where the last run stopped; `--set rounds=50` makes it longer."""
+    need_flower()
+    from chase.federation.launch import Watch
+    from chase.federation.processes import Ended, end_on_signals
+    from chase.federation.rules import Charter
+    from chase.record import Record
+
+    charter = Charter(directory)
+    if change:
+        Record.open(charter.run).change(settings_room.parse_changes(change))
+    end_on_signals()
+    watch, shown = Watch(charter), 0
+    try:
+        watch.begin()
+        while watch.look() not in ("finished", "failed"):
+            shown = say_rounds(charter, shown)
+            time.sleep(1.0)
+    except Ended:
+        print(f"no longer watching; the run goes on at the server. Look with: chase federation status {directory}")
+        return
+    say_rounds(charter, shown)
+    close(charter)
+
+
+def say_rounds(charter: Charter, shown: int) -> int:
+    """Print the rounds that are new."""
+    from chase.record import Record
+
+    metrics = Record.open(charter.run).metrics
+    for m in metrics[shown:]:
+        accuracy = "-" if m["test_accuracy"] is None else f"{m['test_accuracy']:.1%}"
+        print(f"round {m['round']}: accuracy {accuracy}, {m['labels']} labels, {m['took_part']} sites", flush=True)
+    return len(metrics)
+
+
+def close(charter: Charter) -> None:
+    """Say how a run ended; a failure is an error."""
+    from chase.federation.diary import state
+
+    stands = state(charter.run)
+    if stands.get("phase") == "failed":
+        raise FederationError(str(stands.get("why", "the run failed")))
+    print(f"finished: {stands.get('why', '')}. Run directory: {charter.run}")
+
+
+def status(directory: DirArg, as_json: JsonOpt = False) -> None:
+    """Show sites, rounds and the last events."""
+    need_flower()
+    from chase.federation.rules import Charter
+    from chase.federation.view import render, snapshot
+
+    charter = Charter(directory)
+    if as_json:
+        print(json.dumps(snapshot(charter)))
+    else:
+        Console(highlight=False).print(render(charter, {}))
+
+
+def down(directory: Annotated[Path, typer.Argument(help="The federation's directory.")] = Path("federation")) -> None:
+    """End everything that `up` or `serve` started."""
+    from chase.federation.processes import take_down
+
+    print("taken down" if take_down(directory / "processes.json") else "nothing ran")
+
+
+def up(
+    directory: Annotated[Path, typer.Argument(help="Where to put it; one that is there goes on.")] = Path("federation"),
+    sites: Annotated[int, typer.Option(help="How many sites.", min=1, max=64)] = 3,
+    preset: PresetOpt = "digits",
+    change: SetOpt = None,
+    rule: RuleOpt = None,
+    person: Annotated[
+        bool, typer.Option("--person/--no-person", help="The first site is labelled on the page.")
+    ] = True,
+    insecure: InsecureOpt = False,
+    stay: Annotated[bool, typer.Option("--stay", help="Stay up when the rounds are done, until Ctrl-C.")] = False,
+) -> None:
+    """Start a complete federation on this machine, show how it stands, take it down at the end or on Ctrl-C."""
+    need_flower()
+    from chase.federation.processes import Ended, Supervisor, end_on_signals
+
+    if insecure:
+        warn_insecure()
+    loopback = prepare(directory, sites, preset, change, rule, person, insecure)
+    end_on_signals()
+    try:
+        with Supervisor(loopback.registry) as supervisor:
+            go(loopback, supervisor, stay)
+    except Ended:
+        print(f"taken down. Go on with: chase federation up {directory}", flush=True)
+        raise typer.Exit(130) from None
+    close(loopback.charter)
+
+
+def prepare(
+    directory: Path,
+    sites: int,
+    preset: str,
+    change: list[str] | None,
+    rule: list[str] | None,
+    person: bool,
+    insecure: bool,
+) -> Loopback:
+    """A new federation on disk, or the one that is there."""
+    from chase.federation.setup import Loopback
+
+    if (directory / "federation.toml").exists():
+        if change or rule:
+            raise FederationError(
+                f"{directory} is there already and goes on as it was founded: leave --set and --rule out"
+            )
+        return Loopback.open(directory)
+    changes = {"rounds": 10, **settings_room.parse_changes(change or []), "clients": sites}
+    chosen = settings_room.load(preset, changes)
+    return Loopback.prepare(directory, chosen, make_rules(rule), secure=not insecure, person=person)
+
+
+def go(loopback: Loopback, supervisor: Supervisor, stay: bool) -> None:
+    """Start everything and look after it until the run has ended."""
+    from chase.federation.launch import Watch
+    from chase.federation.view import links_in, page_log, render
+
+    console = Console(highlight=False)
+    charter = loopback.charter
+    with console.status("starting the server"):
+        loopback.start_server(supervisor)
+    for name in loopback.homes:
+        loopback.start_site(supervisor, name)
+    pages = loopback.start_pages(supervisor)
+    watch = Watch(charter)
+    watch.begin()
+    last = ""
+    with Live(console=console, refresh_per_second=2, transient=False) as live:
+        while stay or last not in ("finished", "failed"):
+            supervisor.tend()
+            last = watch.look() if last not in ("finished", "failed") else last
+            live.update(render(charter, {w: u for home in pages for w, u in links_in(page_log(home)).items()}))
+            time.sleep(0.5)

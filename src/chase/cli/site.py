@@ -1,0 +1,183 @@
+"""``chase site``: make a site from its own data, look after it, and connect it to a federation."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import numpy as np
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from chase import settings as settings_room
+from chase.core.errors import ChaseError, FederationError
+from chase.data.options import DataOptions
+from chase.site import change, own
+from chase.site.agreement import Agreement, agreement_of
+from chase.site.place import Site, SiteCard
+from chase.site.status import status as status_of
+
+HomeArg = Annotated[Path, typer.Argument(help="The site's directory.")]
+JsonOpt = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+SetOpt = Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change a setting; repeatable.")]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands."""
+    group = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
+    group.command("init", epilog="Example: chase site init home --data scans --id site-a --agreement agreement.json")(
+        init
+    )
+    group.command("status", epilog="Example: chase site status home")(status)
+    group.command("add", epilog="Example: chase site add home new-scans")(add)
+    group.command("forget", epilog="Example: chase site forget home scan-0017.png")(forget)
+    group.command("agreement", epilog="Example: chase site agreement home --set net=mnist-cnn > agreement.json")(agree)
+    group.command("connect", epilog="Example: chase site connect home --server fed.example.org:443 --ca ca.crt")(
+        connect
+    )
+    group.command("disconnect", epilog="Example: chase site disconnect home")(disconnect)
+    app.add_typer(group, name="site", help="Make a site from its own data, look after it, connect it to a federation.")
+
+
+def init(
+    home: HomeArg,
+    data: Annotated[Path, typer.Option(help="Folder of images (CLASS/ and unlabeled/), a CSV or a parquet file.")],
+    name: Annotated[str, typer.Option("--id", help="The site's name in the federation, e.g. site-a.")],
+    agreement: Annotated[
+        Path | None, typer.Option(help="agreement.json of the federation: classes, size, mean.")
+    ] = None,
+    classes: Annotated[str, typer.Option(help="Without an agreement: class names in order, with commas.")] = "",
+    image_size: Annotated[int, typer.Option(help="Without an agreement: height and width of images.", min=0)] = 0,
+    channels: Annotated[int, typer.Option(help="Without an agreement: 1 grey, 3 colour.", min=0, max=3)] = 0,
+    text_column: Annotated[str, typer.Option(help="Column of texts.")] = "",
+    image_column: Annotated[str, typer.Option(help="Column of images.")] = "",
+    label_column: Annotated[str, typer.Option(help="Column of labels; cells may be empty.")] = "",
+    hold_out: Annotated[float, typer.Option(help="Share of the labelled kept for evaluation.", min=0, max=0.9)] = 0.0,
+    annotator: Annotated[str, typer.Option(help="page: people label; simulated: all labels are known.")] = "page",
+    budget: Annotated[
+        int | None, typer.Option(help="Labels a request, if the site has a say of its own.", min=0)
+    ] = None,
+    period: Annotated[int | None, typer.Option(help="Turns between requests, likewise.", min=1)] = None,
+) -> None:
+    """Make a site: index its data, fill its pools, make its inbox and its key."""
+    if annotator not in ("page", "simulated"):
+        raise ChaseError(f"--annotator is page or simulated, not '{annotator}'")
+    listed = tuple(part.strip() for part in classes.split(",") if part.strip())
+    options = DataOptions(
+        text_column=text_column,
+        image_column=image_column,
+        label_column=label_column,
+        classes=listed,
+        image_size=image_size,
+        channels=channels,
+    )
+    agreed = None if agreement is None else Agreement.from_json(read_file(agreement))
+    card = SiteCard(name, annotator, budget, period)
+    site, problems = own.init(home, card, [data], options, agreed, hold_out)
+    make_key(home, name)
+    for problem in problems:
+        print(f"note: {problem}")
+    sizes = status_of(site)
+    print(f"{name}: {sizes['samples']} samples, {sizes['pools']['labeled']} labelled, {sizes['held_out']} held out")
+    print(f"public key, for the server: {home / 'node.key.pub'}")
+
+
+def read_file(path: Path) -> str:
+    """A text file that a user named."""
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeError) as error:
+        raise FederationError(f"cannot read {path}: {error}") from None
+
+
+def make_key(home: Path, name: str) -> None:
+    """The key that proves who the site is."""
+    try:
+        from chase.federation.keys import site_key
+    except ImportError:
+        raise FederationError("keys need Flower: install it with `pip install 'chase-fal[flower]'`") from None
+    site_key(home / "node.key", name)
+
+
+def status(home: HomeArg, as_json: JsonOpt = False) -> None:
+    """Show a site's pools, labels and open questions."""
+    found = status_of(Site(home))
+    if as_json:
+        print(json.dumps(found))
+        return
+    table = Table(title=f"{found['site']}: {len(found['classes'])} classes", title_justify="left", show_header=False)
+    rows = {name.replace("_", " "): size for name, size in found["pools"].items()}
+    rows |= {"held out": found["held_out"], "labels given": found["labels_given"]}
+    rows |= {"open questions": found["open_questions"], "turns": found["turns"]}
+    rows |= {
+        "last round": "-" if found["last_round"] is None else found["last_round"],
+        "labelled by": found["annotator"],
+    }
+    for name, value in rows.items():
+        table.add_row(name, str(value))
+    Console(highlight=False).print(table)
+
+
+def add(home: HomeArg, files: Annotated[list[Path], typer.Argument(help="New files, folders, or one table.")]) -> None:
+    """Put new samples into a site's pool; they may be asked for from the next turn on."""
+    site = Site(home)
+    found, labels = own.read_more(site, files)
+    for problem in found.problems:
+        print(f"note: {problem}")
+    change.add(site, found.inputs, list(found.names), labels)
+    own.keep_texts(home, found, np.arange(len(found.names)))
+    print(f"{len(found.names)} samples added, {int((labels >= 0).sum())} of them labelled")
+
+
+def forget(home: HomeArg, names: Annotated[list[str], typer.Argument(help="Samples by name.")]) -> None:
+    """Remove samples and their labels from every file of the site."""
+    site = Site(home)
+    change.forget(site, change.find(site, names))
+    print(
+        f"{len(names)} samples forgotten. Their original files are untouched, and what the shared model "
+        "has learnt from their labels stays in it."
+    )
+
+
+def agree(
+    home: HomeArg,
+    preset: Annotated[str, typer.Argument(help="Preset or TOML file.")] = "digits",
+    change_: SetOpt = None,
+) -> None:
+    """Print the agreement that this site would enter: to found a federation whose server has no data."""
+    site = Site(home)
+    chosen = settings_room.load(preset, settings_room.parse_changes(change_ or []))
+    print(agreement_of(chosen, site.samples(), site.classes).to_json())
+
+
+def connect(
+    home: HomeArg,
+    server: Annotated[str, typer.Option(help="HOST:PORT of the federation's reverse proxy (or SuperLink).")],
+    ca: Annotated[Path | None, typer.Option(help="The federation's ca.crt.")] = None,
+    insecure: Annotated[
+        bool, typer.Option("--insecure", help="No encryption, no authentication. For trying out.")
+    ] = False,
+    port: Annotated[int, typer.Option(help="Local port of the node; 0 takes a free one.", min=0, max=65535)] = 0,
+) -> None:
+    """Connect a site to its federation and keep it connected until Ctrl-C or SIGTERM."""
+    from chase.cli.federation import keep_going, warn_insecure
+    from chase.federation import launch
+
+    if (ca is None) == (not insecure):
+        raise FederationError("give --ca ca.crt (the federation's certificate), or --insecure to go without encryption")
+    if insecure:
+        warn_insecure()
+    if ca is not None and not ca.is_file():
+        raise FederationError(f"there is no certificate {ca}: copy the federation's keys/ca.crt here")
+    name = Site(home).card.name
+    job = launch.site_job(home, name, server, None if ca is None else ca.resolve(), port or launch.free_port())
+    keep_going(home / "processes.json", [job], f"{name} is connecting to {server}; log: {job.log}")
+
+
+def disconnect(home: HomeArg) -> None:
+    """End the connection that `chase site connect` keeps."""
+    from chase.federation.processes import take_down
+
+    print("disconnected" if take_down(home / "processes.json") else "it was not connected")

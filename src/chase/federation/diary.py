@@ -1,0 +1,50 @@
+"""What happened, for people: ``events.jsonl`` (a line an event, flushed) and ``state.json`` (how things stand)."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+from chase.record import read_jsonl, write_atomically, writing
+
+
+class Diary:
+    """Writes both files of a run directory."""
+
+    def __init__(self, run: Path) -> None:
+        self._events, self._state = run / "events.jsonl", run / "state.json"
+        self._shown: dict[str, Any] = {}
+
+    def note(self, round: int, what: str, site: str = "", why: str = "") -> None:
+        """Add an event."""
+        line = {"time": round_time(), "round": round, "site": site, "what": what, "why": why}
+        with writing(self._events), self._events.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(line) + "\n")
+
+    def show(self, **state: Any) -> None:
+        """Replace the state if it has changed."""
+        now = self._shown | state
+        if now != self._shown:
+            self._shown = now
+            write_atomically(self._state, json.dumps(now | {"time": round_time()}).encode())
+
+
+def round_time() -> float:
+    """Seconds since 1970, to the millisecond."""
+    return round(time.time(), 3)
+
+
+def events(run: Path) -> list[dict[str, Any]]:
+    """The events of a run directory."""
+    return read_jsonl(run / "events.jsonl")
+
+
+def state(run: Path) -> dict[str, Any]:
+    """How things stood when the server last said so."""
+    try:
+        found = json.loads((run / "state.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}

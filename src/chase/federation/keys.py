@@ -1,0 +1,140 @@
+"""Certificates and keys: a CA and a server certificate for TLS, and one EC key a site.
+
+Private keys are created with mode 0600 and never leave the machine they are made on: of a site's key only the
+public half goes to the server, and of the CA only its certificate goes to the sites.
+"""
+
+from __future__ import annotations
+
+import datetime
+import ipaddress
+import os
+import stat
+from collections.abc import Sequence
+from pathlib import Path
+
+from cryptography import x509
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    PublicFormat,
+    load_ssh_public_key,
+)
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+from chase.core.errors import FederationError
+
+DAYS = 825
+CURVE = ec.SECP384R1
+
+
+def write_private(path: Path, content: bytes) -> None:
+    """A file that only its owner may read, never open to others even for a moment; an existing one is refused."""
+    try:
+        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+            file.write(content)
+    except FileExistsError:
+        raise FederationError(
+            f"{path} is there already: a key is not overwritten; remove it to make a new one"
+        ) from None
+    except OSError as error:
+        raise FederationError(f"cannot write {path}: {error.strerror or error}") from None
+
+
+def check_private(path: Path) -> None:
+    """Refuse a private key that others may read."""
+    try:
+        mode = path.stat().st_mode
+    except OSError as error:
+        raise FederationError(f"cannot read the key {path}: {error.strerror or error}") from None
+    if mode & (stat.S_IRWXG | stat.S_IRWXO):
+        raise FederationError(f"{path} may be read by others (mode {stat.S_IMODE(mode):o}): run `chmod 600 {path}`")
+
+
+def site_key(path: Path, name: str) -> str:
+    """Make a site's key pair, ``path`` and ``path``.pub; returns the public half as an OpenSSH line."""
+    key = ec.generate_private_key(CURVE())
+    write_private(path, key.private_bytes(Encoding.PEM, PrivateFormat.OpenSSH, NoEncryption()))
+    line = key.public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH).decode() + f" {name}"
+    path.with_name(path.name + ".pub").write_text(line + "\n", encoding="utf-8")
+    return line
+
+
+def read_public(path: Path) -> str:
+    """A site's public key; anything else than an EC key is refused."""
+    try:
+        line = path.read_text(encoding="utf-8").strip()
+        if not isinstance(load_ssh_public_key(line.encode()), ec.EllipticCurvePublicKey):
+            raise ValueError("it is not an EC key")
+    except (OSError, ValueError, UnsupportedAlgorithm) as error:
+        raise FederationError(f"{path} is not the public key of a site ({error}): give its node.key.pub") from None
+    return line
+
+
+def _name(text: str) -> x509.Name:
+    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, text)])
+
+
+def _builder(subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicKey) -> x509.CertificateBuilder:
+    now = datetime.datetime.now(datetime.UTC)
+    return (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(issuer)
+        .public_key(key)
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - datetime.timedelta(minutes=5))
+        .not_valid_after(now + datetime.timedelta(days=DAYS))
+    )
+
+
+def _san(host: str) -> x509.GeneralName:
+    try:
+        return x509.IPAddress(ipaddress.ip_address(host))
+    except ValueError:
+        return x509.DNSName(host)
+
+
+def server_certificate(directory: Path, hosts: Sequence[str]) -> None:
+    """Make ``ca.crt``, ``ca.key``, ``server.pem`` and ``server.key`` for these host names and addresses."""
+    directory.mkdir(parents=True, exist_ok=True)
+    directory.chmod(0o700)
+    ca_key, key = ec.generate_private_key(CURVE()), ec.generate_private_key(CURVE())
+    issuer = _name("chase federation CA")
+    ca = (
+        _builder(issuer, issuer, ca_key.public_key())
+        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(ca_key.public_key()), critical=False)
+        .add_extension(
+            x509.KeyUsage(
+                digital_signature=True,
+                content_commitment=False,
+                key_encipherment=False,
+                data_encipherment=False,
+                key_agreement=False,
+                key_cert_sign=True,
+                crl_sign=True,
+                encipher_only=False,
+                decipher_only=False,
+            ),
+            critical=True,
+        )
+        .sign(ca_key, hashes.SHA384())
+    )
+    server = (
+        _builder(_name(hosts[0]), issuer, key.public_key())
+        .add_extension(x509.SubjectAlternativeName([_san(host) for host in hosts]), critical=False)
+        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
+        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(ca_key.public_key()), critical=False)
+        .sign(ca_key, hashes.SHA384())
+    )
+    for name, private in (("ca.key", ca_key), ("server.key", key)):
+        pem = private.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+        write_private(directory / name, pem)
+    for name, certificate in (("ca.crt", ca), ("server.pem", server)):
+        (directory / name).write_bytes(certificate.public_bytes(Encoding.PEM))

@@ -1,0 +1,99 @@
+"""Who is there: nodes come and go, and each shakes hands before it gets an order.
+
+A site is known by its name. Where nodes are authenticated, the name must be that of the key; a node that claims
+another is refused, and so is one whose classes, preprocessing, network or format differ.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from chase.core.messages import ClientId
+from chase.federation.diary import Diary
+from chase.federation.post import Answer, Hello, Letter, NodeId, Post, Ticket
+from chase.federation.rules import Roster
+
+AGAIN = 30.0
+"""Seconds until a node that did not answer the handshake, or was refused, is asked again."""
+
+
+@dataclass
+class Members:
+    """The nodes that can be reached, and the sites among them that shook hands."""
+
+    post: Post
+    roster: Callable[[], Roster]
+    header: Mapping[str, object]
+    """What the handshake offers: settings and agreement."""
+    diary: Diary
+    clock: Callable[[], float]
+    authenticated: bool
+    nodes: dict[ClientId, NodeId] = field(default_factory=dict)
+    """Sites that shook hands, by number."""
+    names: dict[ClientId, str] = field(default_factory=dict)
+    refused: dict[str, str] = field(default_factory=dict)
+    """Why a site was refused, by name (or "node 123")."""
+    _online: Mapping[NodeId, str] = field(default_factory=dict)
+    _asked: dict[Ticket, NodeId] = field(default_factory=dict)
+    _asked_at: dict[NodeId, float] = field(default_factory=dict)
+
+    def here(self) -> dict[ClientId, NodeId]:
+        """Sites that shook hands and can be reached now."""
+        return {c: n for c, n in self.nodes.items() if n in self._online}
+
+    def name(self, client: ClientId) -> str:
+        """The name of a site that is on the list, here or not."""
+        known = self.names.get(client)
+        return known or next((m.name for m in self.roster().members if m.number == client), f"client {client}")
+
+    def look(self, round: int) -> None:
+        """Greet nodes that are new, and take in what those greeted before have answered."""
+        self._online = self.post.nodes()
+        settled = {n for n in self.nodes.values() if n in self._online}
+        for ticket, node in list(self._asked.items()):
+            if node not in self._online:
+                del self._asked[ticket]
+        waiting, now = set(self._asked.values()), self.clock()
+        new = [
+            node
+            for node in self._online
+            if node not in settled and node not in waiting and now - self._asked_at.get(node, -1e9) >= AGAIN
+        ]
+        sent = self.post.send([Letter(n, "hello", self.header) for n in new])
+        self._asked_at |= dict.fromkeys(new, now)
+        self._asked |= {ticket: node for node, ticket in zip(new, sent, strict=True) if ticket is not None}
+        for answer in self.post.collect(list(self._asked)) if self._asked else []:
+            self._take_in(round, self._asked.pop(answer.ticket, None), answer)
+
+    def _take_in(self, round: int, node: NodeId | None, answer: Answer) -> None:
+        if node is None:
+            return
+        proven = self._online.get(node, "")
+        name = answer.body.site if isinstance(answer.body, Hello) else proven or f"node {node}"
+        why = self._objection(node, proven, answer)
+        if why:
+            if self.refused.get(name) != why:
+                self.diary.note(round, "refused", name, why)
+            self.refused[name] = why
+            return
+        member = self.roster().named(name)
+        assert member is not None  # _objection refuses a name that is not on the list
+        back = member.number in self.nodes
+        self.nodes[member.number], self.names[member.number] = node, name
+        self.refused.pop(name, None)
+        self.diary.note(round, "came back" if back else "joined", name)
+
+    def _objection(self, node: NodeId, proven: str, answer: Answer) -> str:
+        if not isinstance(answer.body, Hello):
+            return f"no handshake: {answer.error or 'the answer is of another kind'}"
+        name = answer.body.site
+        member = self.roster().named(name)
+        if self.authenticated and name != proven:
+            return f"it calls itself '{name}', but its key is {f'that of {proven!r}' if proven else 'on no list'}"
+        if member is None:
+            return f"'{name}' is not on the list of sites"
+        other = self.nodes.get(member.number)
+        if other is not None and other != node and other in self._online:
+            return f"'{name}' is here already, from another node"
+        return "; ".join(answer.body.objections)

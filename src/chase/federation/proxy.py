@@ -1,0 +1,88 @@
+"""A reverse proxy that lets the sites through and nobody else: ``/v1/fleet/`` is passed on, all the rest is 403.
+
+The SuperLink's one port also serves a control API without authentication, which starts code at every site. So
+the SuperLink stays on loopback, and this (or nginx, see docs/deploy.md) is what other machines reach.
+"""
+
+from __future__ import annotations
+
+import ssl
+from pathlib import Path
+
+import httpx
+import uvicorn
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import Route
+
+PREFIX = "/v1/fleet/"
+MOST_BYTES = 1 << 30
+"""A request with a longer body is refused."""
+HOP = frozenset({"connection", "keep-alive", "transfer-encoding", "te", "trailer", "upgrade", "host", "content-length"})
+"""Headers that belong to one leg of the way."""
+METHODS = ["GET", "POST", "PUT", "DELETE", "PATCH", "HEAD", "OPTIONS"]
+
+
+def allowed(raw_path: bytes) -> bool:
+    """Whether a path, as it came over the wire, is the sites' own and means nothing else to another reader."""
+    try:
+        path = raw_path.partition(b"?")[0].decode("ascii")
+    except UnicodeDecodeError:
+        return False
+    odd = any(mark in path for mark in ("..", "//", "%", "\\", ";"))
+    return path.startswith(PREFIX) and not odd
+
+
+class FleetProxy:
+    """Passes the sites' requests on to the SuperLink."""
+
+    def __init__(self, upstream: str, trust: Path) -> None:
+        verify = ssl.create_default_context(cafile=str(trust))
+        limits = httpx.Limits(max_connections=None, max_keepalive_connections=64)
+        self._client = httpx.AsyncClient(
+            base_url=upstream, verify=verify, timeout=120.0, limits=limits, trust_env=False
+        )
+
+    def app(self) -> Starlette:
+        """The web application."""
+        return Starlette(routes=[Route("/{path:path}", self.handle, methods=METHODS)])
+
+    async def handle(self, request: Request) -> Response:
+        """One request."""
+        if request.method != "POST" or not allowed(request.scope.get("raw_path", b"")):
+            return PlainTextResponse("only the sites of the federation are served here\n", status_code=403)
+        body = b""
+        async for chunk in request.stream():
+            body += chunk
+            if len(body) > MOST_BYTES:
+                return PlainTextResponse("the request is too long\n", status_code=413)
+        try:
+            answer = await self.pass_on(request, body)
+        except httpx.TransportError:
+            return PlainTextResponse("the server is away\n", status_code=503)  # nodes try again on 503
+        headers = {k: v for k, v in answer.headers.items() if k.lower() not in (HOP | {"content-encoding"})}
+        return Response(answer.content, answer.status_code, headers)
+
+    async def pass_on(self, request: Request, body: bytes) -> httpx.Response:
+        """The request at the SuperLink."""
+        headers = [(k, v) for k, v in request.headers.items() if k.lower() not in HOP]
+        return await self._client.request(request.method, request.url.path, headers=headers, content=body)
+
+
+def server(proxy: FleetProxy, host: str, port: int, certificate: Path, key: Path) -> uvicorn.Server:
+    """The proxy's web server."""
+    config = uvicorn.Config(
+        proxy.app(),
+        host=host,
+        port=port,
+        ssl_certfile=certificate,
+        ssl_keyfile=key,
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        lifespan="off",
+        ws="none",
+    )
+    return uvicorn.Server(config)

@@ -1,0 +1,185 @@
+"""The rules of a federation and the list of its sites: ``federation.toml`` and ``sites.json``."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from dataclasses import asdict, dataclass, fields, replace
+from pathlib import Path
+from typing import Any
+
+from chase.core.errors import FederationError, unknown
+from chase.core.messages import ClientId
+from chase.record import write_atomically
+from chase.site.place import check_name
+
+WHERE = ("server", "sites", "both")
+
+
+@dataclass(frozen=True)
+class Rules:
+    """How a round is held."""
+
+    quorum: int = 0
+    """Answers that a round needs; 0 = more than half of the sites that it asks."""
+    deadline: float = 600.0
+    """Seconds after which a round goes on without the missing, once it has its quorum."""
+    join: float = 60.0
+    """Seconds to wait before the first round for sites that are not there yet, once there is a quorum."""
+    late_rounds: int = 1
+    """A late update is used in the round in which it arrives if it is at most so many rounds old, else dropped."""
+    retries: int = 2
+    """How often an order is sent again within a round to a site that failed."""
+    busy_limit: float = 86400.0
+    """Seconds after which the answer of a busy site is no longer waited for."""
+    poll: float = 1.0
+    """Seconds between two looks for answers."""
+    evaluate: str = "server"
+    """Where the model is scored: "server" (its test set), "sites" (their held-out parts) or "both"."""
+    most_labels: int = 10_000_000
+    """A labelled count above this is not believed."""
+
+    def check(self) -> None:
+        """Refuse rules that cannot be kept."""
+        if self.evaluate not in WHERE:
+            raise FederationError(f"evaluate = '{self.evaluate}' does not fit: use {', '.join(WHERE)}")
+        for name in ("quorum", "join", "late_rounds", "retries"):
+            if getattr(self, name) < 0:
+                raise FederationError(f"{name} = {getattr(self, name)} does not fit: it is 0 or more")
+        for name in ("deadline", "busy_limit", "poll", "most_labels"):
+            if getattr(self, name) <= 0:
+                raise FederationError(f"{name} = {getattr(self, name)} does not fit: it is more than 0")
+
+    @property
+    def at_server(self) -> bool:
+        """Whether the server scores the model."""
+        return self.evaluate in ("server", "both")
+
+    @property
+    def at_sites(self) -> bool:
+        """Whether the sites score the model."""
+        return self.evaluate in ("sites", "both")
+
+
+def make_rules(values: dict[str, Any]) -> Rules:
+    """Rules from plain values; a misspelt one is named, with the nearest known one."""
+    kinds = {f.name: type(f.default) for f in fields(Rules)}
+    for key, value in values.items():
+        if key not in kinds:
+            raise FederationError(unknown("rule", key, kinds))
+        fits = isinstance(value, int | float) if kinds[key] is float else isinstance(value, kinds[key])
+        if not fits or isinstance(value, bool):
+            raise FederationError(f"rule {key} = {value!r} does not fit: it is of type {kinds[key].__name__}")
+    rules = Rules(**values)
+    rules.check()
+    return rules
+
+
+@dataclass(frozen=True)
+class Member:
+    """A site on the list."""
+
+    number: ClientId
+    name: str
+    key: str = ""
+    """Its public key, as an OpenSSH line; empty where sites are not authenticated."""
+
+
+@dataclass(frozen=True)
+class Roster:
+    """The sites that belong to the federation; numbers are given once and kept."""
+
+    members: tuple[Member, ...] = ()
+
+    def named(self, name: str) -> Member | None:
+        """The member of a name."""
+        return next((m for m in self.members if m.name == name), None)
+
+    def admit(self, name: str, key: str = "") -> Roster:
+        """With one more site, or with the key of one that is on the list."""
+        check_name(name)
+        known = self.named(name)
+        if known is None:
+            number = max((m.number for m in self.members), default=-1) + 1
+            return Roster((*self.members, Member(number, name, key)))
+        if known.key and key and known.key != key:
+            raise FederationError(f"site '{name}' is on the list with another key: dismiss it first to change the key")
+        return Roster(tuple(replace(m, key=key or m.key) if m.name == name else m for m in self.members))
+
+    def dismiss(self, name: str) -> Roster:
+        """Without a site's key: it stays on the list, its number is not used again."""
+        if self.named(name) is None:
+            raise FederationError(unknown("site", name, [m.name for m in self.members]))
+        return Roster(tuple(replace(m, key="") if m.name == name else m for m in self.members))
+
+
+class Charter:
+    """A federation's directory, at the server."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        if not (path / "federation.toml").is_file():
+            raise FederationError(
+                f"{path} is not a federation: it has no federation.toml (`chase federation init {path}`)"
+            )
+
+    @classmethod
+    def create(cls, path: Path, rules: Rules, secure: bool, host: str, port: int) -> Charter:
+        """A new directory; one that is a federation already is refused."""
+        if (path / "federation.toml").exists():
+            raise FederationError(f"{path} is a federation already: go on with `chase federation run {path}`")
+        rules.check()
+        lines = [f"{key} = {json.dumps(value)}" for key, value in asdict(rules).items()]
+        link = [f"secure = {json.dumps(secure)}", f"host = {json.dumps(host)}", f"port = {port}"]
+        text = "\n".join(["[link]", *link, "", "[rules]", *lines, ""])
+        write_atomically(path / "federation.toml", text.encode())
+        path.chmod(0o700)
+        charter = cls(path)
+        charter.keep(Roster())
+        return charter
+
+    def _section(self, name: str) -> dict[str, Any]:
+        try:
+            found = tomllib.loads((self.path / "federation.toml").read_text(encoding="utf-8")).get(name, {})
+        except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+            raise FederationError(f"{self.path}/federation.toml cannot be read: {error}") from None
+        if not isinstance(found, dict):
+            raise FederationError(f"{self.path}/federation.toml: [{name}] is not a table")
+        return found
+
+    @property
+    def rules(self) -> Rules:
+        """The rules as they stand."""
+        return make_rules(self._section("rules"))
+
+    @property
+    def secure(self) -> bool:
+        """Whether TLS and node authentication are on."""
+        return bool(self._section("link").get("secure", True))
+
+    @property
+    def address(self) -> tuple[str, int]:
+        """Where the SuperLink listens."""
+        link = self._section("link")
+        try:
+            return str(link["host"]), int(link["port"])
+        except (KeyError, ValueError, TypeError):
+            raise FederationError(f"{self.path}/federation.toml: [link] lacks host or port") from None
+
+    @property
+    def run(self) -> Path:
+        """The run directory."""
+        return self.path / "run"
+
+    @property
+    def roster(self) -> Roster:
+        """The list of sites."""
+        try:
+            body = json.loads((self.path / "sites.json").read_text(encoding="utf-8"))
+            return Roster(tuple(Member(**member) for member in body))
+        except (OSError, ValueError, TypeError) as error:
+            raise FederationError(f"{self.path}/sites.json cannot be read: {error}") from None
+
+    def keep(self, roster: Roster) -> None:
+        """Replace the list of sites."""
+        write_atomically(self.path / "sites.json", json.dumps([asdict(m) for m in roster.members], indent=2).encode())

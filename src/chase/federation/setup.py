@@ -1,0 +1,152 @@
+"""Making a federation: its directory at the server, its sites, and all of it on one machine for trying out."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+from chase.core.errors import FederationError
+from chase.division import load_data, split_among_clients
+from chase.federation import keys, launch
+from chase.federation.processes import Job, Supervisor
+from chase.federation.rules import Charter, Rules
+from chase.federation.view import page_log
+from chase.record import Record, write_atomically
+from chase.settings import Settings
+from chase.site.agreement import Agreement, agreement_of
+from chase.site.create import cut
+from chase.site.place import SiteCard, read_card
+
+LETTERS = "abcdefghijklmnopqrstuvwxyz"
+
+
+def site_name(number: int) -> str:
+    """site-a, site-b, ... site-z, site-26, ..."""
+    return f"site-{LETTERS[number]}" if number < len(LETTERS) else f"site-{number}"
+
+
+def found(
+    path: Path,
+    settings: Settings,
+    rules: Rules,
+    *,
+    secure: bool = True,
+    hosts: Sequence[str] = (),
+    port: int = 0,
+    agreement: Agreement | None = None,
+) -> Charter:
+    """A new federation: rules, run directory, agreement, and unless insecure its certificates.
+
+    Without an agreement of its own it takes that of the data set that the settings name.
+    """
+    if settings.form == "isolated":
+        raise FederationError("form = 'isolated' leaves every client alone, which needs no federation: use `chase run`")
+    if agreement is None:
+        data = load_data(settings)
+        agreement = agreement_of(settings, data.test, data.classes)
+    elif agreement.net != settings.net:
+        raise FederationError(f"the agreement is on the network '{agreement.net}', the settings say '{settings.net}'")
+    charter = Charter.create(path, rules, secure, "127.0.0.1", port or launch.free_port())
+    write_atomically(path / "agreement.json", (agreement.to_json() + "\n").encode())
+    Record.create(charter.run, settings)
+    if secure:
+        keys.server_certificate(path / "keys", list(dict.fromkeys([*hosts, "localhost", "127.0.0.1", "::1"])))
+    launch.write_app(charter)
+    launch.write_connection(charter)
+    return charter
+
+
+def admit(charter: Charter, name: str, public_key: Path | None, register: bool = True) -> None:
+    """Put a site on the list and, where nodes are authenticated, let its key in at the SuperLink."""
+    if charter.secure and public_key is None:
+        raise FederationError(f"site '{name}' needs its public key: give --key SITE/node.key.pub")
+    line = keys.read_public(public_key) if public_key is not None and charter.secure else ""
+    charter.keep(charter.roster.admit(name, line))
+    if charter.secure and public_key is not None and register:
+        launch.register(charter, name, public_key)
+
+
+@dataclass
+class Loopback:
+    """A complete federation on this machine."""
+
+    charter: Charter
+    homes: dict[str, Path]
+
+    @classmethod
+    def prepare(
+        cls, path: Path, settings: Settings, rules: Rules, *, secure: bool = True, person: bool = False
+    ) -> Loopback:
+        """Everything on disk: the server's directory, and sites cut from the data set, the first for a person."""
+        data = load_data(settings)
+        split_among_clients(settings, data)
+        charter = found(path, settings, rules, secure=secure)
+        homes = {}
+        for number in range(settings.clients):
+            name = site_name(number)
+            homes[name] = path / "sites" / name
+            annotator = "page" if person and number == 0 else "simulated"
+            card = SiteCard(name, annotator, source={"data": settings.data, "cut": number})
+            cut(homes[name], settings, data, number, card, rules.at_sites).close()
+            key = homes[name] / "node.key"
+            if secure:
+                keys.site_key(key, name)
+            admit(charter, name, key.with_name("node.key.pub") if secure else None, register=False)
+        write_atomically(path / "loopback.json", json.dumps({n: str(h) for n, h in homes.items()}).encode())
+        return cls(charter, homes)
+
+    @classmethod
+    def open(cls, path: Path) -> Loopback:
+        """One that was prepared before."""
+        try:
+            homes = json.loads((path / "loopback.json").read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            raise FederationError(f"{path} is not a federation that `chase federation up` made") from None
+        return cls(Charter(path), {name: Path(home) for name, home in homes.items()})
+
+    @property
+    def registry(self) -> Path:
+        """Where the processes are written down."""
+        return self.charter.path / "processes.json"
+
+    @property
+    def server(self) -> str:
+        """The address that sites connect to."""
+        host, port = self.charter.address
+        return f"{host}:{port}"
+
+    def start_server(self, supervisor: Supervisor) -> None:
+        """SuperLink and SuperExec, and the keys of all sites."""
+        link, execute = launch.server_jobs(self.charter)
+        supervisor.start(link)
+        launch.wait_for_port(*self.charter.address, 120.0, lambda: self._still(supervisor))
+        supervisor.start(execute)
+        if self.charter.secure:
+            with ThreadPoolExecutor(4) as several:
+                list(several.map(self._register, self.homes))
+
+    def _register(self, name: str) -> None:
+        launch.register(self.charter, name, self.homes[name] / "node.key.pub")
+
+    def _still(self, supervisor: Supervisor) -> None:
+        code = supervisor.ended("superlink")
+        if code is not None:
+            raise FederationError(f"the SuperLink ended with code {code}: see {self.charter.path}/logs/superlink.log")
+
+    def start_site(self, supervisor: Supervisor, name: str) -> None:
+        """The SuperNode of a site."""
+        trust = launch.ca(self.charter) if self.charter.secure else None
+        supervisor.start(launch.site_job(self.homes[name], name, self.server, trust, launch.free_port()))
+
+    def start_pages(self, supervisor: Supervisor) -> list[Path]:
+        """The labelling pages of the sites that people label; their links are in their logs."""
+        homes = [home for home in self.homes.values() if read_card(home).annotator == "page"]
+        for home in homes:
+            page_log(home).unlink(missing_ok=True)  # links of an earlier page open nothing
+            command = (sys.executable, "-m", "chase", "label", str(home), "--port", "0", "-a", home.name)
+            supervisor.start(Job(f"page of {home.name}", command, page_log(home)))
+        return homes

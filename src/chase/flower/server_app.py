@@ -1,0 +1,32 @@
+"""The server's side on Flower: a thin shell over ``chase.federation``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from flwr.app import Context
+from flwr.serverapp import Grid, ServerApp
+
+from chase.core.errors import ChaseError
+from chase.federation.diary import Diary
+from chase.federation.launch import only_server
+from chase.federation.rules import Charter
+from chase.federation.serve import Hall
+from chase.flower.post import FlowerPost
+
+app = ServerApp()
+
+
+@app.main()
+def main(grid: Grid, context: Context) -> None:
+    """Hold the rounds that are left of the federation whose directory the run names."""
+    charter = Charter(Path(str(context.run_config["federation"])))
+    post = FlowerPost(grid, lambda: charter.roster, charter.rules.busy_limit)
+    try:
+        with only_server(charter.run):
+            Hall(charter, post).run()
+    except ChaseError as error:
+        diary = Diary(charter.run)
+        diary.note(0, "stopped", why=str(error))
+        diary.show(phase="failed", why=str(error))
+        raise

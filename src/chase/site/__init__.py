@@ -1,0 +1,1 @@
+"""A site: one client of a real federation, living in a directory of its own."""

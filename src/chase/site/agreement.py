@@ -1,0 +1,110 @@
+"""What the server and a site must agree on before a model can be shared.
+
+Class list and order, preprocessing, network and message format. The comparison is made at the site: nothing but
+the differences goes up.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from chase.core.errors import AgreementError
+from chase.core.messages import FORMAT
+from chase.core.weights import Weights
+from chase.data.resident import Samples
+from chase.engine.roster import build_net
+from chase.models.net import get_weights
+from chase.settings import Settings
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """One side's view."""
+
+    format: int
+    classes: tuple[str, ...]
+    kind: str
+    shape: tuple[int, ...]
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+    vocabulary: int
+    """Number of distinct tokens of texts; 0 for images."""
+    net: str
+    arrays: tuple[str, ...]
+    """The network's arrays: name, type and shape of each."""
+
+    def to_json(self) -> str:
+        """As text that ``from_json`` reads back to an equal value."""
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def from_json(cls, text: str) -> Agreement:
+        """Read one; what is not whole is refused."""
+        try:
+            body: dict[str, Any] = json.loads(text)
+            listed = ("classes", "shape", "mean", "std", "arrays")
+            return cls(**(body | {name: tuple(body[name]) for name in listed}))
+        except (ValueError, KeyError, TypeError) as error:
+            raise AgreementError(
+                f"an agreement cannot be read ({error}): the other side runs another version"
+            ) from None
+
+    def digest(self) -> str:
+        """A fingerprint that travels with every order."""
+        return hashlib.sha256(self.to_json().encode()).hexdigest()
+
+
+def arrays_of(weights: Weights) -> tuple[str, ...]:
+    """Name, type and shape of every array."""
+    return tuple(f"{name} {array.dtype}{list(array.shape)}" for name, array in sorted(weights.items()))
+
+
+def agreement_of(settings: Settings, samples: Samples, classes: tuple[str, ...]) -> Agreement:
+    """What the holder of these samples would agree to under these settings."""
+    return Agreement(
+        format=FORMAT,
+        classes=tuple(classes),
+        kind=samples.kind,
+        shape=samples.shape,
+        mean=tuple(samples.mean),
+        std=tuple(samples.std),
+        vocabulary=samples.vocabulary,
+        net=settings.net,
+        arrays=arrays_of(get_weights(build_net(settings, samples, len(classes)))),
+    )
+
+
+SAYS = {
+    "format": "message format",
+    "classes": "class list",
+    "kind": "kind of samples",
+    "shape": "shape of a sample",
+    "mean": "mean that is subtracted",
+    "std": "deviation that is divided by",
+    "vocabulary": "number of tokens",
+    "net": "network",
+    "arrays": "arrays of the network",
+}
+
+
+def differences(server: Agreement, site: Agreement) -> list[str]:
+    """One sentence for each point on which the two differ."""
+    found = []
+    for field, name in SAYS.items():
+        ours, theirs = getattr(server, field), getattr(site, field)
+        if ours != theirs:
+            found.append(f"{name}: the server has {_few(ours, theirs)}, the site {_few(theirs, ours)}")
+    return found
+
+
+def _few(value: Any, other: Any) -> str:
+    """The value, or of a long list the part that the other lacks."""
+    if not isinstance(value, tuple):
+        return str(value)
+    if len(value) <= 12:
+        return f"({', '.join(str(v) for v in value)})"
+    odd = [str(v) for v in value if v not in other]
+    return f"{len(value)} entries, of its own: {', '.join(odd[:5]) or 'none (the order differs)'}"

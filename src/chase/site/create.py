@@ -1,0 +1,88 @@
+"""Making sites: from a site's own data, or cut from a data set to try things out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from chase.annotation.home import Card, Home
+from chase.core.messages import ClientId
+from chase.core.weights import Array
+from chase.data.resident import DataSet, Samples
+from chase.division import split_among_clients
+from chase.engine.roster import World
+from chase.settings import Settings
+from chase.site.place import Site, SiteCard, check_name, write_arrays, write_card
+from chase.state import ClientState
+
+Labels = NDArray[np.int64]
+
+
+def create(
+    path: Path,
+    card: SiteCard,
+    samples: Samples,
+    start: ClientState,
+    classes: tuple[str, ...],
+    *,
+    names: list[str] | None = None,
+    truth: Labels | None = None,
+    holdout: tuple[Array, Labels] | None = None,
+    originals: str = "",
+    number: ClientId = -1,
+) -> Site:
+    """A new site; ``samples`` holds the rows of ``start.ids`` in that order."""
+    check_name(card.name)
+    labeled = start.pools.labeled
+    initial = dict(zip(labeled.tolist(), start.labels_of(labeled).tolist(), strict=True))
+    home_card = Card(
+        client=number,
+        name=card.name,
+        classes=classes,
+        kind=samples.kind,
+        mean=samples.mean,
+        std=samples.std,
+        vocabulary=samples.vocabulary,
+        data=dict(card.source),
+        originals=originals,
+    )
+    Home.create(path, home_card, start.ids, samples.inputs.numpy(), names, initial).close()
+    path.chmod(0o700)
+    files: dict[str, Mapping[str, Any]] = {
+        "start": {"ids": start.ids, "labeled": labeled, "labels": start.labels_of(labeled)}
+    }
+    if truth is not None:
+        files["truth"] = {"ids": start.ids, "labels": truth}
+    if holdout is not None:
+        files["holdout"] = {"inputs": holdout[0], "labels": holdout[1]}
+    next_id = max(card.next_id, int(start.ids.max()) + 1 if start.ids.size else 0)
+    for name, arrays in files.items():
+        write_arrays(path, name, arrays)
+    write_card(path, replace(card, next_id=next_id))
+    return Site(path)
+
+
+def cut(path: Path, settings: Settings, data: DataSet, number: ClientId, card: SiteCard, held_out: bool) -> Site:
+    """A site that is exactly client ``number`` of a simulation with these settings.
+
+    With ``held_out`` it also gets its share of the test part: the training part stays as in the simulation.
+    """
+    parts = split_among_clients(settings, data)
+    world = World(settings, data.train, data.train_labels, data.num_classes, parts, data.test)
+    part = parts[number]
+    rows = np.arange(number, data.test_labels.size, settings.clients)
+    return create(
+        path,
+        card,
+        replace(data.train, inputs=data.train.inputs[part], ids=None),
+        world.start(number),
+        data.classes,
+        truth=data.train_labels[part] if card.annotator == "simulated" else None,
+        holdout=(data.test.inputs.numpy()[rows], data.test_labels[rows]) if held_out else None,
+        number=number,
+    )

@@ -1,0 +1,100 @@
+"""What a site does for the server: shake hands, take a turn, score a model on its held-out part.
+
+The turn itself is ``chase.client.Client``, the same shell that every engine calls; the site's home is its store.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+
+from chase.annotation.annotator import Annotator
+from chase.annotation.behaviour import Behaviour, behaviours, per_cycle
+from chase.annotation.oracle import Oracle
+from chase.client import Client
+from chase.core.errors import AgreementError
+from chase.core.messages import ClientId, ClientUpdate, RoundOrder
+from chase.core.weights import Weights
+from chase.engine.roster import build_net
+from chase.homestore import HomeStore
+from chase.learning.inference import logits
+from chase.models.net import set_weights
+from chase.settings import Settings
+from chase.site.agreement import Agreement, agreement_of, differences
+from chase.site.place import Site
+from chase.workshop import Workshop
+
+METRICS = frozenset(
+    {"train_loss", "ev_sum", "ev_count", "labels", "inferences", "inferred_samples"}
+    | {f"pool_{name}" for name in ("labeled", "unlabeled", "asked", "dormant", "set_aside")}
+)
+"""The metrics that go up; besides them only ``seconds_...`` of each phase."""
+
+
+def agreed_metrics(update: ClientUpdate) -> dict[str, float]:
+    """Of an update's metrics, those that were agreed on."""
+    return {k: float(v) for k, v in update.metrics.items() if k in METRICS or k.startswith("seconds_")}
+
+
+def behaviour_of(site: Site, settings: Settings, number: ClientId) -> Behaviour:
+    """How this site labels: its own say first, then the settings."""
+    if settings.form == "cycles":
+        return per_cycle(int(site.start().pools.unlabeled.size), settings.cycle_rounds, settings.cycle_budget)
+    all_of_them = behaviours(settings.behaviour, settings.clients, settings.seed, settings.budget, settings.period)
+    usual = all_of_them[number % settings.clients]
+    budget, period = site.card.budget, site.card.period
+    return Behaviour(usual.budget if budget is None else budget, usual.period if period is None else period)
+
+
+def objections(site: Site, settings: Settings, offered: Agreement) -> list[str]:
+    """The points on which the site does not agree with the server."""
+    return differences(offered, agreement_of(settings, site.samples(), site.classes))
+
+
+def check_agreement(site: Site, settings: Settings, digest: str) -> None:
+    """Refuse an order that was made under another agreement than the site's own."""
+    own = agreement_of(settings, site.samples(), site.classes)
+    if own.digest() != digest:
+        raise AgreementError("classes, preprocessing, network or format are not as they were agreed on")
+
+
+def client_of(site: Site, settings: Settings, number: ClientId) -> Client:
+    """The site as a client."""
+    samples = site.samples()
+    net = build_net(settings, samples, len(site.classes))
+    shop = Workshop(number, settings, samples, net, len(site.classes), behaviour_of(site, settings, number))
+    store = HomeStore(site.home, site.start())
+    annotator: Annotator = store
+    if site.card.annotator == "simulated":
+        truth = site.truth()
+        ids = np.array(sorted(truth), dtype=np.int64)
+        labels = np.array([truth[i] for i in ids.tolist()], dtype=np.int64)
+        annotator = Oracle(
+            ids,
+            labels,
+            len(site.classes),
+            seed=settings.seed,
+            wrong=settings.wrong_labels,
+            delay=settings.answer_delay,
+        )
+    return Client(shop, annotator, store)
+
+
+def take_turn(site: Site, settings: Settings, number: ClientId, order: RoundOrder) -> ClientUpdate:
+    """The answer to an order; a repeated one is answered from what was committed."""
+    torch.set_num_threads(1)
+    with site.locked():
+        return client_of(site, settings, number).take_turn(order).update
+
+
+def tally(site: Site, settings: Settings, weights: Weights) -> tuple[int, int]:
+    """How many of the held-out samples the model gets right, and how many there are."""
+    torch.set_num_threads(1)
+    held = site.holdout()
+    if held is None:
+        return 0, 0
+    samples, labels = held
+    net = build_net(settings, samples, len(site.classes))
+    set_weights(net, weights)
+    predicted = logits(net, samples, torch.arange(len(samples))).argmax(dim=1).numpy()
+    return int((predicted == labels).sum()), int(labels.size)

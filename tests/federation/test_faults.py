@@ -1,0 +1,165 @@
+"""Faults on real processes. After each: the run goes on, no label is lost, no sample is in two pools, it is told."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from federation.real import Real, assert_same, assert_sound, federation_settings, running, saved_state, simulated
+
+from chase.federation.diary import events
+from chase.federation.processes import group_lives
+from chase.record import Record
+
+pytestmark = [pytest.mark.federation, pytest.mark.timeout(900)]
+LIMIT = 800.0
+
+
+def member(group: int, name: str) -> int | None:
+    """The process of a group whose command line holds a name."""
+    for stat in Path("/proc").glob("[0-9]*"):
+        try:
+            fields = (stat / "stat").read_text().rpartition(")")[2].split()
+            command = (stat / "cmdline").read_bytes().decode()
+        except OSError:
+            continue
+        if int(fields[2]) == group and name in command and fields[0] != "Z":
+            return int(stat.name)
+    return None
+
+
+def kill_in_training(real: Real, site: str, round: int) -> None:
+    """kill -9 of the client's process after it has taken the site's lock, that is, in its turn."""
+    real.training(round, site)
+    home, group, end = real.loopback.homes[site], real.supervisor.pid(site), time.monotonic() + 120
+    while time.monotonic() < end:
+        found = member(group, "flwr-clientapp")
+        if found is not None and holds(found, home / "turn.lock"):
+            os.kill(found, signal.SIGKILL)
+            return
+        time.sleep(0.002)
+    raise AssertionError("the client was never seen in its turn")
+
+
+def holds(pid: int, lock: Path) -> bool:
+    """Whether a process has the file open."""
+    try:
+        return any(os.path.realpath(link) == str(lock) for link in Path(f"/proc/{pid}/fd").iterdir())
+    except OSError:
+        return False
+
+
+def test_a_client_killed_in_training_does_its_turn_again(tmp_path: Path) -> None:
+    settings = federation_settings(local_epochs=40)
+    with running(tmp_path / "fed", settings, LIMIT) as real:
+        kill_in_training(real, "site-b", 2)
+        real.finish()
+        assert (2, "site-b") in real.told("failed")
+        assert (2, "site-b") in real.told("asked again")
+    assert_same(real, simulated(tmp_path / "sim", settings))
+    assert_sound(real, 2 * settings.budget)
+
+
+def test_a_killed_node_comes_back_as_itself_with_its_state(tmp_path: Path) -> None:
+    settings = federation_settings(local_epochs=20)
+    with running(tmp_path / "fed", settings, LIMIT) as real:
+        real.training(2, "site-c")
+        before = real.supervisor.pid("site-c")
+        os.kill(before, signal.SIGKILL)
+        real.finish()
+        assert real.supervisor.pid("site-c") != before
+        assert real.supervisor.restarts["site-c"] >= 1
+        assert (2, "site-c") in real.told("failed")
+    assert_same(real, simulated(tmp_path / "sim", settings))
+    assert_sound(real, 2 * settings.budget)
+
+
+def test_a_superlink_that_is_away_for_ten_seconds_loses_nothing(tmp_path: Path) -> None:
+    settings = federation_settings()
+    with running(tmp_path / "fed", settings, LIMIT) as real:
+        real.training(2, "site-a")
+        group = real.supervisor.pid("superlink")
+        os.killpg(group, signal.SIGKILL)
+        time.sleep(10)
+        assert not group_lives(group)
+        real.finish()
+        assert real.supervisor.restarts["superlink"] == 1
+    assert_same(real, simulated(tmp_path / "sim", settings))
+    assert_sound(real, 2 * settings.budget)
+
+
+def test_a_site_that_joins_at_round_three_takes_part_from_then_on(tmp_path: Path) -> None:
+    settings = federation_settings(rounds=6)
+    with running(tmp_path / "fed", settings, LIMIT, absent=("site-c",), quorum=2, join=1.0) as real:
+        real.until(lambda s: s.get("round", 0) >= 2 and s.get("phase") == "round")
+        real.loopback.start_site(real.supervisor, "site-c")
+        metrics = real.finish()
+        joined = {site: round for round, site in real.told("joined")}["site-c"]
+        assert joined >= 2
+        took = [line["took_part"] for line in metrics]
+        assert took[:2] == [2, 2]
+        assert took[-1] == 3
+        assert metrics[0]["sites"]["absent"] == ["site-c"]
+    assert_sound(real, 5 * settings.budget)
+
+
+def test_a_site_that_is_too_slow_is_gone_on_without_and_its_labels_are_kept(tmp_path: Path) -> None:
+    settings = federation_settings(rounds=5)
+    with running(tmp_path / "fed", settings, LIMIT, quorum=2, deadline=45.0, late_rounds=1) as real:
+        real.training(2, "site-a")
+        group = real.supervisor.pid("site-a")
+        os.killpg(group, signal.SIGSTOP)  # the machine stands still
+        real.until(lambda s: s.get("round", 0) >= 3)
+        os.killpg(group, signal.SIGCONT)
+        metrics = real.finish()
+        assert metrics[1]["sites"]["missing"] == ["site-a"]
+        assert metrics[1]["took_part"] == 2
+        told = {e["what"] for e in events(real.run) if e["site"] == "site-a"}
+        assert told & {"late", "dropped", "failed", "came back", "busy"}
+    assert_sound(real, 4 * settings.budget)
+
+
+def test_a_site_that_sends_nan_is_refused_and_the_others_go_on(tmp_path: Path) -> None:
+    """site-b's samples are divided by nothing from round 2 on: its training turns to NaN."""
+    settings = federation_settings()
+    with running(tmp_path / "fed", settings, LIMIT) as real:
+        poison = tmp_path / "poison"
+        poison.mkdir()
+        (poison / "sitecustomize.py").write_text(POISON)
+        real.training(1, "site-b")
+        real.until(lambda s: s.get("round", 0) >= 2)
+        real.supervisor.stop("site-b")
+        os.environ["CHASE_TEST_POISON"] = "1"
+        saved = os.environ.get("PYTHONPATH", "")
+        os.environ["PYTHONPATH"] = f"{poison}{os.pathsep}{saved}"
+        try:
+            real.loopback.start_site(real.supervisor, "site-b")
+            metrics = real.finish()
+        finally:
+            os.environ["PYTHONPATH"] = saved
+            del os.environ["CHASE_TEST_POISON"]
+        refused = [(line["round"], line["sites"]["refused"]) for line in metrics if line["sites"]["refused"]]
+        assert refused, events(real.run)
+        assert all("holds NaN or infinity" in reasons["site-b"] for _, reasons in refused)
+        assert [line["took_part"] for line in metrics if line["round"] in dict(refused)] == [2] * len(refused)
+    weights = Record.open(real.run).metrics[-1]["test_loss"]
+    assert np.isfinite(weights)
+    assert_sound(real, 2 * settings.budget)
+    assert saved_state(real.loopback.homes["site-b"]).turn == 3
+
+
+POISON = """
+import sys
+if sys.argv and sys.argv[0].endswith("flwr-clientapp"):
+    import chase.site.turn as turn
+    honest = turn.take_turn
+    def poisoned(*args):
+        from dataclasses import replace
+        update = honest(*args)
+        return replace(update, weights={name: array * float("nan") for name, array in update.weights.items()})
+    turn.take_turn = poisoned
+"""

@@ -1,0 +1,228 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from federation.posts import Table, prompt, update_for
+from support import small_settings
+
+from chase.core.errors import FederationError
+from chase.core.messages import ClientUpdate, RoundOrder
+from chase.federation.post import Answer, Hello, Letter, Tally
+from chase.federation.rounds import check_answer
+from chase.federation.rules import Charter, Rules, make_rules
+from chase.server import Server
+
+
+def slow(seconds: float):
+    return lambda letter, turn: (seconds, prompt(letter, turn)[1])
+
+
+def test_a_round_in_which_all_answer_is_closed_at_once(tmp_path: Path) -> None:
+    table = Table.set(tmp_path)
+    outcome = table.hold(1)
+    assert sorted(outcome.updates) == [0, 1, 2]
+    assert table.post.clock.now < 5
+    assert table.told("joined") == [(0, "a"), (0, "b"), (0, "c")]
+
+
+def test_at_the_deadline_a_round_goes_on_with_its_quorum(tmp_path: Path) -> None:
+    table = Table.set(tmp_path, quorum=2)
+    table.post.scripts[12] = slow(1000)
+    outcome = table.hold(1)
+    assert sorted(outcome.updates) == [0, 1]
+    assert outcome.missing == ["c"]
+    assert 60 <= table.post.clock.now < 65
+
+
+def test_without_its_quorum_a_round_waits_beyond_the_deadline(tmp_path: Path) -> None:
+    table = Table.set(tmp_path, quorum=3)
+    table.post.scripts[12] = slow(200)
+    assert sorted(table.hold(1).updates) == [0, 1, 2]
+    assert table.post.clock.now >= 200
+    assert table.told("short of quorum") == [(1, "")]
+
+
+def test_a_busy_site_gets_no_new_order_and_its_late_answer_is_used_once(tmp_path: Path) -> None:
+    table = Table.set(tmp_path, quorum=2, late_rounds=1)
+    table.post.scripts[12] = lambda letter, turn: (62.0 if turn == 0 else 1.0, prompt(letter, turn)[1])
+    table.post.scripts[10] = slow(20)
+    table.hold(1)
+    second = table.hold(2)
+    assert second.late == ["c"]
+    assert second.orders[2].round == 1
+    assert second.orders[0].round == 2
+    orders_of_c = [x.order.round for x in table.post.sent if x.kind == "turn" and x.node == 12]
+    assert orders_of_c == [1]
+    third = table.hold(3)
+    assert third.orders[2].round == 3
+    assert third.late == []
+
+
+def test_an_answer_that_is_too_late_is_dropped(tmp_path: Path) -> None:
+    table = Table.set(tmp_path, quorum=2, late_rounds=0)
+    table.post.scripts[12] = lambda letter, turn: (62.0 if turn == 0 else 1.0, prompt(letter, turn)[1])
+    table.post.scripts[10] = slow(20)
+    table.hold(1)
+    second = table.hold(2)
+    assert sorted(second.updates) == [0, 1]
+    assert table.told("dropped") == [(2, "c")]
+    assert sorted(table.hold(3).updates) == [0, 1, 2]
+
+
+def test_a_site_that_stays_busy_is_named_as_busy(tmp_path: Path) -> None:
+    table = Table.set(tmp_path, quorum=2)
+    table.post.scripts[12] = slow(90_000)
+    table.hold(1)
+    assert table.hold(2).busy == ["c"]
+
+
+def test_a_failed_site_is_asked_again_and_then_left_out(tmp_path: Path) -> None:
+    table = Table.set(tmp_path, quorum=2, retries=2)
+    table.post.scripts[11] = lambda letter, turn: (1.0, "node unavailable" if turn == 0 else prompt(letter, turn)[1])
+    assert sorted(table.hold(1).updates) == [0, 1, 2]
+    assert table.told("failed") == [(1, "b")]
+    table.post.scripts[11] = lambda letter, turn: (1.0, "node unavailable")
+    outcome = table.hold(2)
+    assert sorted(outcome.updates) == [0, 2]
+    assert outcome.missing == ["b"]
+    assert len([x for x in table.post.sent if x.node == 11 and x.order and x.order.round == 2]) == 3
+
+
+BAD = {
+    "nan": {"weights": {"w": np.array([1, np.nan, 1], dtype=np.float32)}},
+    "infinity": {"weights": {"w": np.array([1, np.inf, 1], dtype=np.float32)}},
+    "shape": {"weights": {"w": np.zeros(4, dtype=np.float32)}},
+    "dtype": {"weights": {"w": np.zeros(3, dtype=np.float64)}},
+    "name": {"weights": {"v": np.zeros(3, dtype=np.float32)}},
+    "round": {"round": 7},
+    "client": {"client": 0},
+    "negative weight": {"num_labeled": -1},
+    "huge weight": {"num_labeled": 10**9},
+    "weight that is not the pool": {"num_labeled": 5},
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_a_bad_update_is_refused_by_site_and_reason_and_the_round_goes_on(tmp_path: Path, case: str) -> None:
+    table = Table.set(tmp_path, quorum=3)
+    table.post.scripts[12] = lambda letter, turn: (1.0, update_for(letter.order, 2, 9.0, **BAD[case]))
+    outcome = table.hold(1)
+    assert sorted(outcome.updates) == [0, 1]
+    assert list(outcome.refused) == ["c"]
+    assert outcome.refused["c"].startswith("update of client 2")
+    assert table.told("refused") == [(1, "c")]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"secret": 1.0}, {"labels": float("nan")}, {"labels": -1.0}, {"labels": None}],
+)
+def test_metrics_that_were_not_agreed_on_are_refused(tmp_path: Path, change: dict) -> None:
+    table = Table.set(tmp_path)
+
+    def script(letter: Letter, turn: int):
+        good = update_for(letter.order, 2, 1.0)
+        metrics = {k: v for k, v in (dict(good.metrics) | change).items() if v is not None}
+        return 1.0, update_for(letter.order, 2, 1.0, metrics=metrics)
+
+    table.post.scripts[12] = script
+    assert list(table.hold(1).refused) == ["c"]
+
+
+def test_an_answer_nobody_asked_for_and_one_that_comes_twice_change_nothing(tmp_path: Path) -> None:
+    table = Table.set(tmp_path)
+    collect = table.post.collect
+
+    def twice(tickets):
+        found = collect(tickets)
+        forged = [Answer("never-sent", a.body) for a in found if isinstance(a.body, ClientUpdate)]
+        return found + found + forged
+
+    table.post.collect = twice  # type: ignore[method-assign]
+    outcome = table.hold(1)
+    assert sorted(outcome.updates) == [0, 1, 2]
+    assert table.whys("refused") == ["an answer that no open order asked for"] * 6
+
+
+def test_a_site_that_joins_later_takes_part_from_then_on(tmp_path: Path) -> None:
+    table = Table.set(tmp_path, quorum=2)
+    table.post.online[12] = "c"
+    table.rounds.members.nodes.pop(2)
+    table.rounds.members._asked_at.pop(12)
+    table.post.comes_at[12] = 1.0
+    assert sorted(table.hold(1).updates) == [0, 1]
+    assert sorted(table.hold(2).updates) == [0, 1, 2]
+
+
+def test_a_site_is_refused_by_the_differences_it_finds(tmp_path: Path) -> None:
+    table = Table.set(tmp_path)
+    table.post.online[13] = "d"
+    table.post.hellos[13] = Hello("d", ())
+    table.rounds.members.look(1)
+    assert table.rounds.members.refused["d"] == "'d' is not on the list of sites"
+
+
+def test_a_node_with_the_key_of_one_site_cannot_pass_as_another(tmp_path: Path) -> None:
+    table = Table.set(tmp_path)
+    table.rounds.members.nodes.clear()
+    table.post.online = {20: "b", 21: ""}
+    table.post.hellos = {20: Hello("a", ()), 21: Hello("c", ())}
+    table.rounds.members.look(1)
+    assert table.rounds.members.here() == {}
+    assert table.rounds.members.refused["a"] == "it calls itself 'a', but its key is that of 'b'"
+    assert table.rounds.members.refused["c"] == "it calls itself 'c', but its key is on no list"
+
+
+def test_two_nodes_of_one_name_are_not_both_let_in(tmp_path: Path) -> None:
+    table = Table.set(tmp_path, authenticated=False)
+    table.post.online[13] = ""
+    table.post.hellos[13] = Hello("a", ())
+    table.rounds.members.look(1)
+    assert table.rounds.members.nodes[0] == 10
+    assert "from another node" in table.rounds.members.refused["a"]
+
+
+def test_held_out_parts_are_summed_and_who_answers_nonsense_is_left_out(tmp_path: Path) -> None:
+    table = Table.set(tmp_path)
+    sums = table.rounds.tallies(1, lambda c: Letter(table.rounds.members.nodes[c], "tally"), 30.0)
+    assert sums == Tally(10, 10)  # nodes 11 and 12 claim more right answers than they have samples
+    assert table.told("no score") == [(1, "b"), (1, "c")]
+
+
+def test_late_and_prompt_updates_are_averaged_in_the_order_of_the_clients(tmp_path: Path) -> None:
+    server = Server("run", small_settings(), {"w": np.zeros(3, dtype=np.float32)})
+    old = RoundOrder("run", 1, 0, server.weights)
+    new = RoundOrder("run", 2, 0, server.weights)
+    server.aggregate({2: old, 0: new}, [update_for(old, 2, 3.0), update_for(new, 0, 1.0)])
+    assert server.weights["w"].tolist() == [2.0, 2.0, 2.0]
+
+
+def test_rules_that_cannot_be_kept_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(FederationError, match="did you mean 'quorum'"):
+        make_rules({"quorm": 2})
+    with pytest.raises(FederationError, match="deadline = 0"):
+        make_rules({"deadline": 0})
+    with pytest.raises(FederationError, match="evaluate = 'moon'"):
+        make_rules({"evaluate": "moon"})
+    with pytest.raises(FederationError, match="of type int"):
+        make_rules({"quorum": "two"})
+
+
+def test_a_charter_is_read_back_as_it_was_written_and_made_once(tmp_path: Path) -> None:
+    rules = Rules(quorum=2, deadline=5.5, evaluate="both")
+    charter = Charter.create(tmp_path / "fed", rules, True, "127.0.0.1", 1234)
+    charter.keep(charter.roster.admit("site-a").admit("site-b", "ssh-key"))
+    again = Charter(tmp_path / "fed")
+    assert (again.rules, again.secure, again.address) == (rules, True, ("127.0.0.1", 1234))
+    assert [(m.number, m.name, m.key) for m in again.roster.members] == [(0, "site-a", ""), (1, "site-b", "ssh-key")]
+    with pytest.raises(FederationError, match="is a federation already"):
+        Charter.create(tmp_path / "fed", rules, True, "127.0.0.1", 1)
+    with pytest.raises(FederationError, match="another key"):
+        again.roster.admit("site-b", "other")
+
+
+def test_a_sound_update_passes() -> None:
+    order = RoundOrder("run", 1, 0, {"w": np.zeros(3, dtype=np.float32)})
+    check_answer(update_for(order, 0, 1.0), order, Rules())

@@ -1,0 +1,165 @@
+"""Who gets in and what gets through, on a real SuperLink."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import ssl
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx
+import pytest
+from federation.real import assert_same, assert_sound, federation_settings, running, simulated
+from starlette.requests import Request
+
+from chase.core.errors import FederationError
+from chase.federation import keys, launch
+from chase.federation.diary import events
+from chase.federation.processes import Supervisor
+from chase.federation.proxy import FleetProxy, allowed, server
+from chase.federation.rules import Charter, Rules
+from chase.federation.setup import Loopback
+from chase.site.place import Site
+
+
+@pytest.mark.parametrize(
+    ("path", "fits"),
+    [
+        (b"/v1/fleet/pull-messages", True),
+        (b"/v1/control/start-run", False),
+        (b"/v1/runtime/get-nodes", False),
+        (b"/", False),
+        (b"/v1/fleet", False),
+        (b"/v1/fleet/../control/start-run", False),
+        (b"/v1/fleet/%2e%2e/control/start-run", False),
+        (b"/v1/fleet//../control/start-run", False),
+        (b"/v1/fleet/\xff", False),
+        (b"//v1/fleet/x", False),
+    ],
+)
+def test_the_proxy_passes_the_fleet_path_only(path: bytes, fits: bool) -> None:
+    assert allowed(path) == fits
+
+
+class Meddler(FleetProxy):
+    """A proxy that writes down every byte, sends every answer of a site twice and old ones again and again."""
+
+    def __init__(self, upstream: str, trust: Path) -> None:
+        super().__init__(upstream, trust)
+        self.seen: list[bytes] = []
+        self.pushed: list[tuple[Request, bytes]] = []
+        self.replays: list[int] = []
+
+    async def pass_on(self, request: Request, body: bytes) -> httpx.Response:
+        self.seen.append(body)
+        answer = await super().pass_on(request, body)
+        if request.url.path.endswith("push-messages"):
+            for old, same in [*self.pushed[-6:], (request, body)]:
+                again = await super().pass_on(old, same)
+                self.replays.append(again.status_code)
+            self.pushed.append((request, body))
+        return answer
+
+
+@contextmanager
+def meddling(charter: Charter) -> Iterator[tuple[Meddler, str]]:
+    host, inner = charter.address
+    proxy, port = Meddler(f"https://{host}:{inner}", launch.ca(charter)), launch.free_port()
+    directory = charter.path / "keys"
+    web = server(proxy, "127.0.0.1", port, directory / "server.pem", directory / "server.key")
+    thread = threading.Thread(target=web.run, daemon=True)
+    thread.start()
+    launch.wait_for_port("127.0.0.1", port, 60)
+    try:
+        yield proxy, f"127.0.0.1:{port}"
+    finally:
+        web.should_exit = True
+        thread.join(30)
+
+
+@pytest.mark.federation
+@pytest.mark.timeout(900)
+def test_replayed_and_doubled_answers_change_nothing_and_only_numbers_leave(tmp_path: Path) -> None:
+    """All sites connect through a proxy that repeats their answers: the weights are still those of a simulation."""
+    settings = federation_settings()
+    names = ("site-a", "site-b", "site-c")
+    with running(tmp_path / "fed", settings, 800, absent=names) as real, meddling(real.loopback.charter) as (proxy, at):
+        trust = launch.ca(real.loopback.charter)
+        for name in names:
+            home = real.loopback.homes[name]
+            site = Site(home)
+            site.home.inbox.add_samples({i: f"canary-{name}-{i}.png" for i in site.start().ids.tolist()})
+            site.close()
+            real.supervisor.start(launch.site_job(home, name, at, trust, launch.free_port()))
+        with httpx.Client(verify=ssl.create_default_context(cafile=str(trust))) as outsider:
+            for path in ("control/list-runs", "control/start-run", "runtime/get-nodes", "fleet/../control/start-run"):
+                assert outsider.post(f"https://{at}/v1/{path}").status_code == 403
+            assert outsider.get(f"https://{at}/").status_code == 403
+        real.finish()
+        assert len(proxy.replays) > 20
+        sent = b"".join(proxy.seen)
+        assert len(sent) > 100_000
+        assert b"canary" not in sent
+        assert str(tmp_path).encode() not in sent
+    assert_same(real, simulated(tmp_path / "sim", settings))
+    assert_sound(real, 2 * settings.budget)
+
+
+def exits(supervisor: Supervisor, name: str, limit: float = 120.0) -> int:
+    end = time.monotonic() + limit
+    while time.monotonic() < end:
+        code = supervisor.ended(name)
+        if code is not None:
+            return code
+        time.sleep(0.2)
+    raise AssertionError(f"{name} was not refused")
+
+
+@pytest.mark.federation
+@pytest.mark.timeout(900)
+def test_strangers_wrong_keys_and_impostors_are_refused(tmp_path: Path) -> None:
+    settings = federation_settings(rounds=1)
+    with running(tmp_path / "fed", settings, 800, absent=("site-c",), quorum=2, join=30.0) as real:
+        trust, at = launch.ca(real.loopback.charter), real.loopback.server
+
+        def try_in(name: str, home: Path, keyless: bool = False) -> None:
+            job = launch.site_job(home, name, at, trust, launch.free_port())
+            command = list(job.command)
+            if keyless:
+                at_key = command.index("--auth-supernode-private-key")
+                del command[at_key : at_key + 2]
+            real.supervisor.start(launch.Job(name, tuple(command), home / "logs" / "node.log", job.env, again=False))
+
+        for name in ("stranger", "keyless", "wrong-key", "impostor"):
+            home = tmp_path / name
+            shutil.copytree(real.loopback.homes["site-c"], home)
+            if name != "impostor":
+                (home / "node.key").unlink()
+                keys.site_key(tmp_path / f"{name}.key", name)
+                shutil.copy(tmp_path / f"{name}.key", home / "node.key")
+                (home / "node.key").chmod(0o600)
+        # the impostor has site-c's good key but says that it is site-a
+        card = json.loads((tmp_path / "impostor" / "site.json").read_text())
+        (tmp_path / "impostor" / "site.json").write_text(json.dumps(card | {"name": "site-a"}))
+        for name in ("stranger", "wrong-key"):
+            try_in(name, tmp_path / name)
+        try_in("keyless", tmp_path / "keyless", keyless=True)
+        try_in("impostor", tmp_path / "impostor")
+        for name in ("stranger", "wrong-key", "keyless"):
+            assert exits(real.supervisor, name) != 0
+        real.finish()
+        refused = {e["site"]: e["why"] for e in events(real.run) if e["what"] == "refused"}
+        assert refused == {"site-a": "it calls itself 'site-a', but its key is that of 'site-c'"}
+        assert sorted(site for _, site in real.told("joined")) == ["site-a", "site-b"]
+
+
+def test_without_its_key_a_site_is_not_even_started(tmp_path: Path) -> None:
+    loopback = Loopback.prepare(tmp_path / "fed", federation_settings(clients=1, classes_per_client=10), Rules())
+    home = loopback.homes["site-a"]
+    (home / "node.key").chmod(0o644)
+    with pytest.raises(FederationError, match="chmod 600"):
+        launch.site_job(home, "site-a", "127.0.0.1:1", Path("ca.crt"), 1)

@@ -1,0 +1,100 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from flwr.app import Array, ArrayRecord, ConfigRecord, MetricRecord, RecordDict
+
+from chase.core.errors import UpdateError
+from chase.core.messages import ClientUpdate, RoundOrder
+from chase.federation.post import Hello, Letter, Tally
+from chase.flower import codec
+
+WEIGHTS = {
+    "conv.weight": np.arange(6, dtype=np.float32).reshape(1, 2, 3) / 7,
+    "norm.count": np.array(5, dtype=np.int64),
+    "half": np.array([0.1, 65504], dtype=np.float16),
+}
+
+
+def same(a: dict, b: dict) -> bool:
+    return a.keys() == b.keys() and all(a[k].dtype == b[k].dtype and np.array_equal(a[k], b[k]) for k in a)
+
+
+def update(**changes: object) -> ClientUpdate:
+    values = {"client": 3, "round": 2, "weights": WEIGHTS, "num_labeled": 9, "metrics": {"labels": 1.0}}
+    return ClientUpdate(**{**values, **changes})  # type: ignore[arg-type]
+
+
+def test_an_order_comes_out_as_it_went_in() -> None:
+    order = RoundOrder("run", 4, 2**62, WEIGHTS, "train", {"w": np.ones(2)}, False, {"proto": np.eye(2)})
+    records = codec.pack_letter(Letter(1, "turn", {"number": 3, "settings": {"lr": 0.1}}, order=order))
+    header = codec.header_of(records)
+    found = codec.order_of(records, header)
+    assert (found.run, found.round, found.seed, found.phase, found.track) == ("run", 4, 2**62, "train", False)
+    assert same(dict(found.start or {}), {"w": np.ones(2)})
+    assert same(dict(found.weights), WEIGHTS)
+    assert same(dict(found.extras), {"proto": np.eye(2)})
+    assert header["settings"] == {"lr": 0.1}
+
+
+def test_an_update_comes_out_as_it_went_in() -> None:
+    found = codec.unpack(codec.pack_update(update(), {"labels": 1.0}))
+    assert isinstance(found, ClientUpdate)
+    assert (found.client, found.round, found.num_labeled, found.metrics) == (3, 2, 9, {"labels": 1.0})
+    assert same(dict(found.weights), WEIGHTS)
+
+
+def test_the_other_answers_come_out_as_they_went_in() -> None:
+    for body in (Hello("site-a", ("class list: ...",)), Hello("site-a", ())):
+        assert codec.unpack(codec.pack_hello(body)) == body
+    assert codec.unpack(codec.pack_tally(Tally(3, 4))) == Tally(3, 4)
+    assert codec.unpack(codec.pack_failure("training failed")) == "training failed"
+
+
+def spoiled(name: str) -> RecordDict:
+    records = codec.pack_update(update(), {"labels": 1.0})
+    if name == "record too many":
+        records["names"] = ConfigRecord({"file": "x"})
+    elif name == "record too few":
+        del records["metrics"]
+    elif name == "other kind":
+        records["weights"] = MetricRecord({"a": 1})
+    elif name == "other header":
+        records["update"] = ConfigRecord({"client": 1})
+    elif name == "text as number":
+        records["update"]["round"] = "2"
+    elif name == "format":
+        records["update"]["format"] = 99
+    elif name == "list as metric":
+        records["metrics"] = MetricRecord({"labels": [1, 2]})
+    elif name == "pickled array":
+        evil = Array(np.zeros(2))
+        evil.data = b"\x80\x04\x95garbage"
+        records["weights"] = ArrayRecord({"w": evil})
+    return records
+
+
+CASES = [
+    "record too many",
+    "record too few",
+    "other kind",
+    "other header",
+    "text as number",
+    "format",
+    "list as metric",
+    "pickled array",
+]
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_whatever_is_not_exactly_an_update_is_refused(case: str) -> None:
+    with pytest.raises(UpdateError):
+        codec.unpack(spoiled(case))
+
+
+def test_a_letter_of_another_format_is_refused() -> None:
+    records = RecordDict({"letter": ConfigRecord({"header": '{"format": 99}'})})
+    with pytest.raises(UpdateError, match="format 99"):
+        codec.header_of(records)
+    with pytest.raises(UpdateError, match="cannot be read"):
+        codec.header_of(RecordDict())

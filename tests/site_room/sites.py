@@ -1,0 +1,44 @@
+"""Small sites for tests."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import torch
+from support import blobs, small_settings
+
+from chase.core.messages import RoundOrder
+from chase.data.resident import DataSet, Samples
+from chase.engine.roster import build_net
+from chase.models.net import get_weights
+from chase.settings import Settings
+from chase.site.create import cut
+from chase.site.place import Site, SiteCard
+
+SETTINGS = {"clients": 2, "rounds": 3, "local_epochs": 2, "classes_per_client": 2, "initial_labels": 0.2, "budget": 3}
+
+
+def tiny_data() -> DataSet:
+    """Eighty 8x8 images of two classes, forty to test on."""
+    train, labels = blobs(80)
+    test, test_labels = blobs(40, seed=1)
+    return DataSet("tiny", train, labels.astype(np.int64), test, test_labels.astype(np.int64), ("dark", "bright"))
+
+
+def tiny_settings(**changes: object) -> Settings:
+    return small_settings(**{**SETTINGS, **changes})
+
+
+def tiny_site(path: Path, number: int = 0, annotator: str = "simulated", name: str = "", held_out: bool = True) -> Site:
+    card = SiteCard(name or f"site-{number}", annotator)
+    return cut(path, tiny_settings(), tiny_data(), number, card, held_out)
+
+
+def first_order(site: Site, settings: Settings, round: int = 1) -> RoundOrder:
+    weights = get_weights(build_net(settings, site.samples(), len(site.classes)))
+    return RoundOrder("run", round, settings.seed, weights)
+
+
+def images(count: int, value: int = 7) -> Samples:
+    return Samples(torch.full((count, 1, 8, 8), value, dtype=torch.uint8))
