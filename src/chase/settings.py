@@ -291,16 +291,19 @@ def read_file(path: Path) -> dict[str, Any]:
         raise SettingsError(f"{path} is not valid TOML: {error}") from None
 
 
-def load(name: str, changes: Mapping[str, Any] | None = None) -> Settings:
-    """Settings from a preset name or a TOML file, with changes on top, resolved."""
+def values_of(name: str) -> dict[str, Any]:
+    """What a preset or a TOML file says, as plain values."""
     known = presets()
     if name in known:
-        values = read_file(known[name])
-    elif name.endswith(".toml") or Path(name).is_file():
-        values = read_file(Path(name))
-    else:
-        raise SettingsError(unknown("preset", name, known) + "; or give the path of a TOML file")
-    return from_mapping({**values, **(changes or {})}).resolved()
+        return read_file(known[name])
+    if name.endswith(".toml") or Path(name).is_file():
+        return read_file(Path(name))
+    raise SettingsError(unknown("preset", name, known) + "; or give the path of a TOML file")
+
+
+def load(name: str, changes: Mapping[str, Any] | None = None) -> Settings:
+    """Settings from a preset name or a TOML file, with changes on top, resolved."""
+    return from_mapping({**values_of(name), **(changes or {})}).resolved()
 
 
 def parse_changes(pairs: list[str]) -> dict[str, Any]:

@@ -11,17 +11,22 @@ import typer
 
 from chase import settings as settings_room
 from chase.annotation.page.serving import PORT
+from chase.cli.comparing import compare
 from chase.cli.covering import show_coverage
 from chase.cli.people import page_beside
 from chase.cli.progress import RunProgress
 from chase.cli.terminal import print_table
+from chase.comparison import is_comparison, method_changes, plan_arms, read_arms
 from chase.experiment import Experiment, stop_reason
 from chase.report import tables
 from chase.report.runs import read_run
 
 PresetArg = Annotated[str, typer.Argument(help="A preset (see `chase list`) or the path of a TOML file.")]
-StrategyOpt = Annotated[str | None, typer.Option("--strategy", "-s", help="Method, e.g. chase, ev, random.")]
-OutOpt = Annotated[Path | None, typer.Option("--out", "-o", help="Run directory (default: runs/PRESET-STRATEGY-TIME).")]
+StrategyOpt = Annotated[
+    str | None, typer.Option("--strategy", "-s", help="Method, e.g. chase; several with commas are compared.")
+]
+SeedsOpt = Annotated[int | None, typer.Option("--seeds", min=1, help="Run every method with this many seeds.")]
+OutOpt = Annotated[Path | None, typer.Option("--out", "-o", help="Directory (default: runs/PRESET-STRATEGY-TIME).")]
 SetOpt = Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change a setting; repeatable.")]
 DirOpt = Annotated[str | None, typer.Option("--data-dir", help="Directory of NAME/train.parquet (else CHASE_DATA).")]
 AnnotatorOpt = Annotated[
@@ -35,13 +40,14 @@ JsonOpt = Annotated[bool, typer.Option("--json", help="Print one JSON object at 
 
 def register(app: typer.Typer) -> None:
     """Add the commands."""
-    app.command("run", epilog="Example: chase run digits --strategy chase --set rounds=30 --set seed=1")(run)
+    app.command("run", epilog="Example: chase run digits --strategy chase,ev,random --seeds 3 --set rounds=30")(run)
     app.command("resume", epilog="Example: chase resume runs/digits-chase-20261115-201500")(resume)
 
 
 def run(
     preset: PresetArg = "digits",
     strategy: StrategyOpt = None,
+    seeds: SeedsOpt = None,
     out: OutOpt = None,
     data_dir: DirOpt = None,
     change: SetOpt = None,
@@ -51,25 +57,39 @@ def run(
     wait: WaitOpt = None,
     page_port: PortOpt = PORT,
 ) -> None:
-    """Run federated active learning and leave a run directory with metrics and a report."""
+    """Run federated active learning, or compare several methods, and leave a directory with metrics and a report."""
     changes = settings_room.parse_changes(change or [])
-    options: dict[str, Any] = {"strategy": strategy, "data_dir": data_dir, "annotator": annotator}
-    options |= {"page_client": page_client, "wait": wait}
+    options: dict[str, Any] = {"data_dir": data_dir, "annotator": annotator, "page_client": page_client, "wait": wait}
     changes |= {key: value for key, value in options.items() if value is not None}
+    methods = [] if strategy is None else strategy.split(",")
+    if len(methods) > 1 or seeds is not None:
+        values = settings_room.values_of(preset) | changes
+        first = settings_room.from_mapping(values).seed
+        arms = plan_arms(values, methods or [values.get("strategy", "chase")], range(first, first + (seeds or 1)))
+        compare(arms, out or new_directory(preset, "comparison"), as_json)
+        return
+    if strategy is not None:
+        changes |= method_changes(strategy)
     chosen = settings_room.load(preset, changes)
-    if out is None:
-        stamp = datetime.now().strftime("%Y%m%d-%H%M%S")
-        out = Path("runs") / f"{Path(preset).stem}-{chosen.strategy.replace(':', '.')}-{stamp}"
-    go(Experiment.begin(chosen, out), as_json, page_port)
+    go(Experiment.begin(chosen, out or new_directory(preset, chosen.strategy)), as_json, page_port)
+
+
+def new_directory(preset: str, what: str) -> Path:
+    """A directory below ``runs`` that tells what it holds and when it was begun."""
+    stamp = datetime.now().strftime("%Y%m%d-%H%M%S")
+    return Path("runs") / f"{Path(preset).stem}-{what.replace(':', '.')}-{stamp}"
 
 
 def resume(
-    directory: Annotated[Path, typer.Argument(help="The run directory to go on with.")],
+    directory: Annotated[Path, typer.Argument(help="The run or comparison directory to go on with.")],
     change: SetOpt = None,
     as_json: JsonOpt = False,
     page_port: PortOpt = PORT,
 ) -> None:
-    """Go on with a run that was stopped; `--set rounds=300` makes it longer."""
+    """Go on with a run or a comparison that was stopped; `--set rounds=300` makes it longer."""
+    if is_comparison(directory):
+        compare(read_arms(directory, settings_room.parse_changes(change or [])), directory, as_json)
+        return
     go(Experiment.resume(directory, settings_room.parse_changes(change or [])), as_json, page_port)
 
 
