@@ -120,15 +120,11 @@ def train(shop: Workshop, state: ClientState, order: RoundOrder, costs: Costs) -
         with method_loss(shop, state, order, costs) as own:
             outcome = training.train(shop.net, job, training_plan(settings), own.labeled)
         local, extras = get_weights(shop.net), own.extras
-        costs.inferences += outcome.inferences
         metrics["train_loss"] = outcome.loss
         for phase, seconds in outcome.stopwatch.seconds.items():
             costs.stopwatch.seconds[phase] += seconds
         if job.track:
-            ev = epistemic_variation(outcome.history)
-            state = state.with_tracking(state.watched, ev, classes_seen(outcome.history))
-            costs.inferred.append(state.watched)
-            metrics |= {"ev_sum": float(ev.sum()), "ev_count": float(ev.size)}
+            state = take_tracking(shop, state, outcome, costs, metrics)
     metrics |= {
         "labels": float(state.labels_spent),
         "inferences": float(costs.inferences),
@@ -138,6 +134,21 @@ def train(shop: Workshop, state: ClientState, order: RoundOrder, costs: Costs) -
     metrics |= {f"seconds_{phase}": seconds for phase, seconds in costs.stopwatch.seconds.items()}
     after = replace(remember(shop, state, order, local, extras), turn=state.turn + 1)
     return after, ClientUpdate(shop.client, order.round, local, int(labeled.size), metrics, extras)
+
+
+def take_tracking(
+    shop: Workshop, state: ClientState, outcome: training.Outcome, costs: Costs, metrics: dict[str, float]
+) -> ClientState:
+    """With the EVs that training measured. Where they are only observed, their cost is reported apart."""
+    ev = epistemic_variation(outcome.history)
+    metrics |= {"ev_sum": float(ev.sum()), "ev_count": float(ev.size)}
+    if shop.settings.needs_ev:
+        costs.inferences += outcome.inferences
+        costs.inferred.append(state.watched)
+    else:
+        metrics["observed_inferences"] = float(outcome.inferences)
+        costs.stopwatch.seconds["observe"] = costs.stopwatch.seconds.pop("track")
+    return state.with_tracking(state.watched, ev, classes_seen(outcome.history))
 
 
 def remember(

@@ -196,6 +196,7 @@ def round_metrics(round: int, updates: Sequence[ClientUpdate], before: Metrics |
         "round": round,
         "labels": int(sum(c["labels"] for c in clients.values())),
         "inferences": int(sum(u.metrics["inferences"] for u in updates)),
+        "observed_inferences": int(sum(u.metrics.get("observed_inferences", 0) for u in updates)),
         "inferred_samples": sum(u.metrics["inferred_samples"] for u in updates) / took_part,
         "mean_ev": ev_sum / ev_count if ev_count else None,
         "pools": {name: int(sum(c[name] for c in clients.values())) for name in NAMES},

@@ -176,6 +176,10 @@ class Settings(BaseModel):
                 f"local_epochs = {self.local_epochs}, but epistemic variation compares epochs and needs at "
                 f"least 2 ({why} = {self.strategy if why == 'strategy' else 'on'}): set local_epochs=2 or more"
             )
+        if self.loss == "kcfu" and "loss_module" in self.needs:
+            raise SettingsError(
+                f"loss = 'kcfu', but strategy '{self.strategy}' trains with a loss of its own: leave `loss` out"
+            )
         if self.model == "global" and "model" not in self.needs:
             raise SettingsError(
                 f"model = 'global', but strategy '{self.strategy}' does not choose between the local and the "
@@ -231,9 +235,14 @@ class Settings(BaseModel):
         return self.align not in (None, "none") and self.mu > 0
 
     @property
+    def needs_ev(self) -> bool:
+        """Whether the method itself needs predictions tracked (only meaningful once resolved)."""
+        return bool("label_changes" in self.needs or self.freeze or self.aligns)
+
+    @property
     def tracks_ev(self) -> bool:
-        """Whether training must track predictions (only meaningful once resolved)."""
-        return bool("label_changes" in self.needs or self.freeze or self.track_ev or self.aligns)
+        """Whether training tracks predictions: because the method needs it, or only to observe it."""
+        return self.needs_ev or self.track_ev
 
     @property
     def watches(self) -> bool:

@@ -6,10 +6,11 @@ import math
 
 import numpy as np
 import pytest
+from fakes import fake_pool
 
 from chase.acquisition.badge import gradient_seeding, residuals
 from chase.acquisition.bald import bald
-from chase.acquisition.coreset import k_centre_greedy, squared_distances
+from chase.acquisition.coreset import CoreSet, k_centre_greedy, squared_distances
 from chase.acquisition.entropy import entropy
 from chase.acquisition.epistemic import gev_score, number_class_score
 from chase.acquisition.ksas import ksas
@@ -53,6 +54,14 @@ def test_core_set_picks_become_centres() -> None:
     """From 0: 10 first; then 9.5 is near 10, so 5 is next although 9.5 was second farthest from 0."""
     points = np.array([[10.0], [9.5], [5.0]])
     assert k_centre_greedy(points, np.array([[0.0]]), 3, rng(0, "t")).tolist() == [0, 2, 1]
+
+
+def test_the_core_set_strategy_hands_over_the_labelled_features() -> None:
+    """Labelled at 10: of 0, 6 and 9 the farthest is 0; without centres any could come first."""
+    features = np.array([[9.0], [6.0], [0.0]])
+    for seed in range(10):
+        pool = fake_pool(features=features, labeled_features=np.array([[10.0]]))
+        assert CoreSet().select(pool, 2, rng(seed, "t")).tolist() == [2, 1]
 
 
 def test_core_set_without_labels_and_with_equal_points_still_gives_distinct_rows() -> None:
