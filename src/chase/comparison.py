@@ -49,6 +49,8 @@ def plan_arms(values: Mapping[str, Any], methods: Sequence[str], seeds: Sequence
     twice = {method for method in methods if methods.count(method) > 1}
     if twice:
         raise SettingsError(f"method '{sorted(twice)[0]}' is named twice: give each once")
+    if values.get("annotator", "oracle") != "oracle":
+        raise SettingsError("a comparison is labelled by the oracle: a person labels one run at a time")
     return [
         Arm(arm_name(method, seed), from_mapping({**values, **method_changes(method), "seed": seed}).resolved())
         for seed in seeds
