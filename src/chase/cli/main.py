@@ -16,7 +16,7 @@ app = typer.Typer(
     help="Federated active learning: CHASe, its rivals, and a page for the people who label.",
     no_args_is_help=True,
     add_completion=False,
-    rich_markup_mode=None,
+    rich_markup_mode="rich",
     pretty_exceptions_enable=False,
 )
 running.register(app)
