@@ -189,7 +189,8 @@ class Settings(BaseModel):
     @property
     def acquisition(self) -> AcquisitionStrategy:
         """The strategy, made as these settings say."""
-        return find_method(self.strategy).make(self.model_dump())
+        method = find_method(self.strategy)
+        return method.make({name: getattr(self, name) for name in method.options})
 
     @property
     def needs(self) -> frozenset[str]:

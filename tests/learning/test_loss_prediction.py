@@ -7,6 +7,7 @@ from support import blobs, tiny_net
 
 from chase.core.errors import SettingsError
 from chase.core.randomness import rng
+from chase.data.resident import Samples
 from chase.learning.loss_prediction import (
     LossPredictor,
     WithLossPrediction,
@@ -20,6 +21,7 @@ from chase.learning.loss_prediction import (
     with_taps,
 )
 from chase.learning.training import Job, Plan, Step, train
+from chase.models.catalog import NETS, TEXT_NETS, NetSpec, build
 
 
 def floats(*values: float) -> torch.Tensor:
@@ -81,6 +83,18 @@ def test_blocks_are_averaged_over_space_and_read_after_each_block() -> None:
     assert all(float(block.detach().min()) >= 0 for block in seen.values())  # after the relu
     widths = [branch.in_features for branch in new_predictor(net, (1, 8, 8), 0).branches]
     assert widths == [16, 32, 64]
+
+
+@pytest.mark.parametrize("name", sorted(NETS))
+def test_every_network_of_the_catalogue_can_be_tapped(name: str) -> None:
+    text = name in TEXT_NETS
+    shape = (12,) if text else (1, 28, 28) if "mnist" in name else (1, 8, 8) if name == "tiny-cnn" else (3, 32, 32)
+    net = with_taps(build(NetSpec(name, shape, 5, 0.1, 30 if text else 0), 0))
+    predictor = new_predictor(net, shape, 0)
+    samples = Samples(torch.ones((3, *shape), dtype=torch.uint8), kind="text" if text else "image")
+    losses = predict(net, predictor, samples, torch.arange(3))
+    assert losses.shape == (3,)
+    assert torch.isfinite(losses).all()
 
 
 def test_nothing_stays_hooked() -> None:
