@@ -33,6 +33,7 @@ from chase.learning.inference import logits
 from chase.models.catalog import NetSpec
 from chase.models.net import set_weights
 from chase.record import Record
+from chase.report.html import report_run
 from chase.server import Server, new_start
 from chase.settings import Settings
 from chase.site.agreement import Agreement, agreement_of
@@ -116,6 +117,7 @@ class Hall:
             self._announce(round, outcome, metrics)
         why = stop_reason(settings, past[-1:])
         self.diary.note(len(past), "finished", why=why)
+        report_run(record.path)
         self.diary.show(phase="finished", why=why)
         return past
 

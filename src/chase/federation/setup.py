@@ -8,25 +8,28 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from string import ascii_lowercase
 
 from chase.core.errors import FederationError
+from chase.data.resident import Kind
+from chase.data.texts import LETTERS
 from chase.division import load_data, split_among_clients
 from chase.federation import keys, launch
 from chase.federation.processes import Job, Supervisor
 from chase.federation.rules import Charter, Rules
 from chase.federation.view import page_log
+from chase.models.card import ModelCard
+from chase.models.catalog import NetSpec
 from chase.record import Record, write_atomically
 from chase.settings import Settings
 from chase.site.agreement import Agreement, agreement_of
 from chase.site.create import cut
 from chase.site.place import SiteCard, read_card
 
-LETTERS = "abcdefghijklmnopqrstuvwxyz"
-
 
 def site_name(number: int) -> str:
     """site-a, site-b, ... site-z, site-26, ..."""
-    return f"site-{LETTERS[number]}" if number < len(LETTERS) else f"site-{number}"
+    return f"site-{ascii_lowercase[number]}" if number < len(ascii_lowercase) else f"site-{number}"
 
 
 def found(
@@ -52,12 +55,20 @@ def found(
         raise FederationError(f"the agreement is on the network '{agreement.net}', the settings say '{settings.net}'")
     charter = Charter.create(path, rules, secure, "127.0.0.1", port or launch.free_port())
     write_atomically(path / "agreement.json", (agreement.to_json() + "\n").encode())
-    Record.create(charter.run, settings)
+    Record.create(charter.run, settings, model_card(settings, agreement).to_json())
     if secure:
         keys.server_certificate(path / "keys", list(dict.fromkeys([*hosts, "localhost", "127.0.0.1", "::1"])))
     launch.write_app(charter)
     launch.write_connection(charter)
     return charter
+
+
+def model_card(settings: Settings, agreement: Agreement) -> ModelCard:
+    """What the model needs to be used without the sites' data."""
+    spec = NetSpec(settings.net, agreement.shape, len(agreement.classes), settings.dropout, agreement.vocabulary)
+    kind: Kind = "image" if agreement.kind == "image" else "text"
+    letters = LETTERS if spec.vocabulary == len(LETTERS) else ""
+    return ModelCard(spec, agreement.classes, kind, agreement.mean, agreement.std, letters)
 
 
 def admit(charter: Charter, name: str, public_key: Path | None, register: bool = True) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 from chase import __version__
 from chase.record import write_atomically
 from chase.report.covered import coverage_section
+from chase.report.federated import federation_section
 from chase.report.runs import Method, RunData, by_method, read_run
 from chase.report.sections import SECTIONS, Section
 
@@ -62,7 +63,7 @@ def lead_of(methods: Sequence[Method]) -> str:
 def render(runs: Sequence[RunData]) -> str:
     """The report of one run or the comparison of many."""
     methods = by_method([run for run in runs if run.metrics])
-    made = [maker(methods) for maker in (*SECTIONS[:-1], coverage_section, SECTIONS[-1])]
+    made = [maker(methods) for maker in (*SECTIONS[:-1], coverage_section, federation_section, SECTIONS[-1])]
     return page(title_of(methods), lead_of(methods), [section for section in made if section is not None])
 
 

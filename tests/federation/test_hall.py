@@ -1,0 +1,121 @@
+"""The server's loop over sites on disk, without Flower in between."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from federation.posts import Clock
+from federation.real import federation_settings, simulated
+from support import final_weights, timeless
+
+from chase.core.errors import FederationError
+from chase.federation.diary import events, state
+from chase.federation.post import Answer, Hello, Letter, NodeId, Tally, Ticket
+from chase.federation.rules import Rules
+from chase.federation.serve import Hall
+from chase.federation.setup import Loopback, found, site_name
+from chase.record import Record
+from chase.settings import from_mapping
+from chase.site import turn
+from chase.site.agreement import Agreement
+from chase.site.place import Site
+
+
+@dataclass
+class LocalPost:
+    """Does at once what a letter asks of a site."""
+
+    homes: Mapping[NodeId, Path]
+    stop_after: int = 1_000_000
+    answers: dict[Ticket, Answer] = field(default_factory=dict)
+
+    def nodes(self) -> Mapping[NodeId, str]:
+        return dict.fromkeys(self.homes, "")
+
+    def send(self, letters: Sequence[Letter]) -> list[Ticket | None]:
+        return [self._do(letter) for letter in letters]
+
+    def _do(self, letter: Letter) -> Ticket:
+        if letter.order is not None and letter.order.round > self.stop_after:
+            raise KeyboardInterrupt
+        site, ticket = Site(self.homes[letter.node]), f"{len(self.answers)}"
+        settings = from_mapping(dict(letter.header["settings"]))
+        if letter.kind == "hello":
+            offered = Agreement.from_json(str(letter.header["agreement"]))
+            body = Hello(site.card.name, tuple(turn.objections(site, settings, offered)))
+        elif letter.kind == "tally":
+            body = Tally(*turn.tally(site, settings, letter.weights))
+        else:
+            body = turn.take_turn(site, settings, int(letter.header["number"]), letter.order)
+        site.close()
+        self.answers[ticket] = Answer(ticket, body)
+        return ticket
+
+    def collect(self, tickets: Collection[Ticket]) -> list[Answer]:
+        return [self.answers[t] for t in tickets]
+
+
+def post_of(loopback: Loopback) -> LocalPost:
+    return LocalPost({100 + n: home for n, home in enumerate(loopback.homes.values())})
+
+
+def hall(loopback: Loopback, post: LocalPost) -> Hall:
+    clock = Clock()
+    return Hall(loopback.charter, post, clock, clock.sleep)
+
+
+@pytest.mark.parametrize("changes", [{}, {"strategy": "ev", "form": "reset"}, {"server": "fedadam", "take_part": 0.7}])
+def test_the_loop_gives_the_weights_of_a_simulation_also_when_it_is_cut_short(tmp_path: Path, changes: dict) -> None:
+    settings = federation_settings(**changes)
+    loopback = Loopback.prepare(tmp_path / "fed", settings, Rules(quorum=3), secure=False)
+    post = post_of(loopback)
+    post.stop_after = 1
+    with pytest.raises(KeyboardInterrupt):
+        hall(loopback, post).run()
+    metrics = hall(loopback, post_of(loopback)).run()
+    simulation = simulated(tmp_path / "sim", settings)
+    assert final_weights(loopback.charter.run) == final_weights(simulation)
+    ours = [{k: v for k, v in line.items() if k != "sites"} for line in timeless(metrics)]
+    assert ours == timeless(Record.open(simulation).metrics)
+    assert [e["what"] for e in events(loopback.charter.run) if not e["site"]] == ["begun", "resumed", "finished"]
+    assert state(loopback.charter.run)["phase"] == "finished"
+
+
+def test_the_model_is_scored_at_the_server_and_at_the_sites(tmp_path: Path) -> None:
+    settings = federation_settings(rounds=1)
+    loopback = Loopback.prepare(tmp_path / "both", settings, Rules(evaluate="both"), secure=False)
+    line = hall(loopback, post_of(loopback)).run()[-1]
+    assert line["site_count"] == 359  # the test part, divided among the sites
+    assert line["site_accuracy"] == pytest.approx(line["test_accuracy"])
+    loopback = Loopback.prepare(tmp_path / "sites", settings, Rules(evaluate="sites"), secure=False)
+    line = hall(loopback, post_of(loopback)).run()[-1]
+    assert line["test_accuracy"] == line["site_accuracy"]
+    assert line["test_loss"] is None
+
+
+def test_a_site_that_differs_is_refused_with_the_difference_and_the_report_says_so(tmp_path: Path) -> None:
+    settings = federation_settings(rounds=1)
+    loopback = Loopback.prepare(tmp_path / "fed", settings, Rules(quorum=2, join=5.0), secure=False)
+    card = loopback.homes["site-b"] / "client.json"
+    card.write_text(card.read_text().replace("0.305", "0.5"))
+    line = hall(loopback, post_of(loopback)).run()[-1]
+    assert line["took_part"] == 2
+    assert line["sites"]["absent"] == ["site-b"]
+    refused = [e for e in events(loopback.charter.run) if e["what"] == "refused"]
+    assert [e["why"] for e in refused] == ["mean that is subtracted: the server has (0.305), the site (0.5)"]
+    page = (loopback.charter.run / "report.html").read_text()
+    assert "What happened to the sites" in page
+    assert "mean that is subtracted" in page
+
+
+def test_isolation_is_no_federation(tmp_path: Path) -> None:
+    with pytest.raises(FederationError, match="needs no federation"):
+        found(tmp_path / "fed", federation_settings(form="isolated"), Rules())
+    assert not (tmp_path / "fed").exists()
+
+
+def test_names_of_sites_are_never_the_same() -> None:
+    assert len({site_name(n) for n in range(60)}) == 60
