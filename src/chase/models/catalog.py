@@ -48,7 +48,7 @@ NETS: dict[str, tuple[str, Callable[..., nn.Module]]] = {
     "cifar-cnn": ("conv 5x5 6-16, fc 120-84 (the paper's, CIFAR-10)", CifarCNN),
     "vgg19": ("VGG-19 with batch norm (the paper's, CIFAR-100)", VGG19),
     "vgg19-projection": ("the same with a 256-d projection head", partial(VGG19, projection=256)),
-    "resnet-gn": ("small ResNet with group norm, 0.7 million weights: better than the paper's nets", SmallResNet),
+    "resnet-gn": ("small ResNet with group norm, 0.2 million weights, for images of any size", SmallResNet),
     "char-lstm": ("embedding 8, 2-layer LSTM 256 (the paper's, Shakespeare)", CharLSTM),
     "text-bag": ("mean and maximum of word embeddings, fc 64: a small text classifier", TextBag),
 }
