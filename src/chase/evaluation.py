@@ -24,16 +24,20 @@ class Scores:
     """Accuracy of each class; None for a class without test samples."""
 
 
+def confusion(outputs: Tensor, labels: NDArray[np.int64], num_classes: int) -> Tensor:
+    """How many samples of each class (rows) were taken for each class (columns)."""
+    pairs = torch.from_numpy(labels) * num_classes + outputs.argmax(dim=1)
+    return torch.bincount(pairs, minlength=num_classes**2).reshape(num_classes, -1)
+
+
 def score(outputs: Tensor, labels: NDArray[np.int64], num_classes: int) -> Scores:
     """Scores of outputs (samples, classes) against class numbers."""
-    truth = torch.from_numpy(labels)
-    predicted = outputs.argmax(dim=1)
-    table = torch.bincount(truth * num_classes + predicted, minlength=num_classes**2).reshape(num_classes, -1)
+    table = confusion(outputs, labels, num_classes)
     right, held, claimed = table.diagonal().double(), table.sum(1).double(), table.sum(0).double()
     f1 = (2 * right / (held + claimed).clamp(min=1))[held > 0]
     return Scores(
         accuracy=float(right.sum() / max(1, labels.size)),
-        loss=float(F.cross_entropy(outputs, truth)),
+        loss=float(F.cross_entropy(outputs, torch.from_numpy(labels))),
         macro_f1=float(f1.mean()),
         per_class=[float(r / h) if h else None for r, h in zip(right, held, strict=True)],
     )

@@ -26,7 +26,7 @@ from chase.engine.at_home import open_home
 from chase.engine.choice import make_engine
 from chase.engine.protocol import Engine
 from chase.engine.roster import World
-from chase.evaluation import SCORE_NAMES, mean_scores, score, score_metrics
+from chase.evaluation import SCORE_NAMES, confusion, mean_scores, score, score_metrics
 from chase.models.card import ModelCard
 from chase.models.catalog import NetSpec, build
 from chase.record import Record, write_atomically
@@ -143,10 +143,19 @@ class Experiment:
                     checkpoint.commit(round, server.to_arrays(), engine.saved)
                 past.append(metrics)
                 on_round(metrics)
+            self._save_confusion(engine, server, past)
         finally:
             engine.close()
             self.notes += engine.notes
         return past
+
+    def _save_confusion(self, engine: Engine, server: Server, past: list[Metrics]) -> None:
+        """``confusion.json``: what the last global model takes each class for; isolated clients have no such model."""
+        if past and self.record.settings.form != "isolated":
+            outputs = engine.test_logits(server.weights)
+            table = confusion(outputs, self.data.test_labels, self.data.num_classes).tolist()
+            body = {"round": past[-1]["round"], "matrix": table}
+            write_atomically(self.record.path / "confusion.json", json.dumps(body).encode())
 
     def _evaluate(
         self, metrics: Metrics, engine: Engine, server: Server, updates: Sequence[ClientUpdate], past: list[Metrics]

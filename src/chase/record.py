@@ -7,6 +7,7 @@
     metrics.jsonl      a line a round, flushed
     selections.jsonl   who asked for which sample, when and why (simulation only)
     checkpoint/        the last two rounds, each named by a manifest that is replaced atomically
+    confusion.json     at the end: how many test samples of each class were taken for each class
     report.html
 
 The metrics line of a round is written before its checkpoint. On resume everything after the last
@@ -16,6 +17,7 @@ whole checkpoint is cut off and done again, so a kill at any moment loses at mos
 from __future__ import annotations
 
 import errno
+import gzip
 import json
 import os
 import platform
@@ -88,9 +90,13 @@ def environment(run: str, settings: Settings) -> dict[str, Any]:
 
 
 def read_jsonl(path: Path) -> list[dict[str, Any]]:
-    """The whole lines of a JSONL file; a torn last line is left out."""
-    if not path.exists():
+    """The whole lines of a JSONL file, plain or with ``.gz`` after its name; a torn last line is left out."""
+    packed = path.with_name(f"{path.name}.gz")
+    if not path.exists() and not packed.exists():
         return []
+    if not path.exists():
+        with gzip.open(packed, "rt", encoding="utf-8") as file:
+            return [json.loads(text) for text in file]
     lines: list[dict[str, Any]] = []
     for text in path.read_text(encoding="utf-8").splitlines():
         try:

@@ -13,6 +13,7 @@ from chase.cli.terminal import print_table
 from chase.core.errors import RunDirectoryError
 from chase.report import tables
 from chase.report.runs import RunData, by_method, find_runs, is_run, read_run
+from chase.studies.plan import SUFFIX
 
 Places = Annotated[
     list[Path], typer.Argument(metavar="DIR...", help="Run directories, or directories that contain some.")
@@ -61,6 +62,12 @@ def as_object(run: RunData) -> dict[str, object]:
 
 def report(places: Places, out: ReportOut = None, as_json: ReportJson = False) -> None:
     """Compare any number of runs on one self-contained HTML page."""
+    if out is None and len(places) == 1 and list(places[0].glob(f"*{SUFFIX}")):
+        from chase.cli.studying import write_pages
+
+        pages = [str(page) for page in write_pages(places[0])]
+        print(json.dumps({"reports": pages}) if as_json else "\n".join(f"report: {page}" for page in pages))
+        return
     from chase.report.html import write_report  # only here: drawing takes a second to import
 
     runs = find_runs(places)

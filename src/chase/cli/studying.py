@@ -7,12 +7,14 @@ import os
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
+import click
 import typer
 from rich.console import Console, Group
 from rich.live import Live
 from rich.text import Text
+from typer.core import TyperGroup
 
 from chase import settings as settings_room
 from chase.cli.progress import percent
@@ -43,8 +45,27 @@ QUIET_SECONDS = 60.0
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
+    group = typer.Typer(cls=StudyByDefault, no_args_is_help=True, rich_markup_mode=None)
     example = "Example: chase study ablation --data mnist --rounds 20 --seeds 2 --scale 0.1 --dry-run"
-    app.command("study", epilog=example)(study)
+    group.command("run", epilog=example)(study)
+    group.command("list", epilog="Example: chase study list")(show_studies)
+    group.command("export", epilog="Example: chase study export studies --out docs/results/reco")(export)
+    group.command("publish", epilog="Example: chase study publish docs/results")(publish)
+    app.add_typer(group, name="study", help="Run an experiment of the paper; list, export and publish them.")
+
+
+class StudyByDefault(TyperGroup):
+    """``chase study NAME`` runs a study; ``chase study list`` and the like are commands."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Put ``run`` before anything that is no command."""
+        if args and args[0] not in self.commands and args[0] != "--help":
+            args = ["run", *args]
+        return super().parse_args(ctx, args)
+
+    def format_usage(self, ctx: click.Context, formatter: Any) -> None:
+        """Show the short form."""
+        formatter.write_usage("chase study", "NAME [OPTIONS] | COMMAND ...")
 
 
 def study(
@@ -61,9 +82,6 @@ def study(
     as_json: JsonOpt = False,
 ) -> None:
     """Run an experiment of the paper; what is finished already is not run again."""
-    if name == "list":
-        show_studies(as_json)
-        return
     chosen = find_study(name)
     presets = tuple(part.strip() for part in data.split(",") if part.strip())
     changes = settings_room.parse_changes(change or [])
@@ -90,16 +108,45 @@ def study(
 def finish(work: Plan, progress: Sequence[Progress], as_json: bool) -> None:
     """Say where the results are, and what failed."""
     done = sum(p.state == "done" for p in progress)
+    pages = write_pages(work.directory)
     if as_json:
         states = {p.job.name: p.state for p in progress}
         print(json.dumps({"study": work.study, "directory": str(work.directory), "done": done, "jobs": states}))
     else:
         print(f"study {work.study}: {done} of {len(progress)} jobs done, in {work.directory}")
+        for page in pages:
+            print(f"report: {page}")
     check(progress)
 
 
-def show_studies(as_json: bool) -> None:
-    """The studies and what each of them runs."""
+def write_pages(directory: Path) -> list[Path]:
+    """The page and tables of every study in a directory."""
+    from chase.studies.page import write_study  # only here: drawing takes a second to import
+    from chase.studies.results import read_studies
+
+    return [page for result in read_studies(directory) if (page := write_study(result, directory)) is not None]
+
+
+def export(
+    directory: Annotated[Path, typer.Argument(metavar="DIR", help="A directory of studies.")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="Where to, e.g. docs/results/NAME.")],
+) -> None:
+    """Copy what studies have found so far, raw metrics compressed, without checkpoints."""
+    from chase.studies.publish import pack
+
+    runs = pack(directory, out)
+    print(f"{runs} runs are in {out}; make the page with: chase study publish {out.parent}")
+
+
+def publish(directory: Annotated[Path, typer.Argument(metavar="DIR", help="Where exported studies are.")]) -> None:
+    """Make README.md, figures and tables from exported studies alone."""
+    from chase.studies.publish import publish as make
+
+    print(f"results: {make(directory)}")
+
+
+def show_studies(as_json: JsonOpt = False) -> None:
+    """List the studies and what each of them runs."""
     if as_json:
         print(json.dumps({name: entry.about for name, entry in STUDIES.items()}))
         return

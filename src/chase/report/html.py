@@ -9,23 +9,27 @@ from pathlib import Path
 
 from chase import __version__
 from chase.record import write_atomically
+from chase.report.comparing import comparison_section
 from chase.report.covered import coverage_section
 from chase.report.federated import federation_section
+from chase.report.gallery import gallery_section
+from chase.report.holdings import holdings_section
 from chase.report.runs import Method, RunData, by_method, read_run
 from chase.report.sections import SECTIONS, Section
 
 
-def page(title: str, lead: str, sections: Sequence[Section]) -> str:
-    """The whole page."""
+def page(title: str, lead: str, sections: Sequence[Section], links: Sequence[tuple[str, str]] = ()) -> str:
+    """The whole page; ``links`` (key, text) stand at its top instead of all sections."""
     style = files("chase.report").joinpath("report.css").read_text(encoding="utf-8")
-    links = "".join(f'<a href="#{s.key}">{escape(s.title)}</a>' for s in sections)
+    named = links or [(s.key, s.title) for s in sections]
+    menu = "".join(f'<a href="#{key}">{escape(text)}</a>' for key, text in named)
     body = "".join(f'<section id="{s.key}"><h2>{escape(s.title)}</h2>{s.body}</section>' for s in sections)
     return (
         '<!doctype html>\n<html lang="en-GB"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         '<meta name="color-scheme" content="light dark">'
         f"<title>{escape(title)}</title>\n<style>\n{style}</style></head>\n"
-        f'<body><header><h1>{escape(title)}</h1><p class="lead">{escape(lead)}</p><nav>{links}</nav></header>\n'
+        f'<body><header><h1>{escape(title)}</h1><p class="lead">{escape(lead)}</p><nav>{menu}</nav></header>\n'
         f"<main>{body}</main>\n<footer>Made by chase {escape(__version__)}.</footer></body></html>\n"
     )
 
@@ -63,8 +67,23 @@ def lead_of(methods: Sequence[Method]) -> str:
 def render(runs: Sequence[RunData]) -> str:
     """The report of one run or the comparison of many."""
     methods = by_method([run for run in runs if run.metrics])
-    made = [maker(methods) for maker in (*SECTIONS[:-1], coverage_section, federation_section, SECTIONS[-1])]
-    return page(title_of(methods), lead_of(methods), [section for section in made if section is not None])
+    return page(title_of(methods), lead_of(methods), sections_of(methods))
+
+
+def sections_of(methods: Sequence[Method], against: str = "") -> list[Section]:
+    """All sections that the methods have something for."""
+    comparison = comparison_section(methods, against) if alike(methods) else None
+    made = [maker(methods) for maker in SECTIONS]
+    made[1:1] = [comparison]
+    more = (coverage_section, holdings_section, gallery_section, federation_section)
+    made[-1:-1] = [maker(methods) for maker in more]
+    return [section for section in made if section is not None]
+
+
+def alike(methods: Sequence[Method]) -> bool:
+    """Whether methods can be compared: on one data set, under one behaviour and partition."""
+    same = ("data", "behaviour", "partition", "data_share", "clients")
+    return all(len({str(method.first.settings.get(key)) for method in methods}) == 1 for key in same)
 
 
 def write_report(runs: Sequence[RunData], out: Path) -> Path:

@@ -12,6 +12,7 @@ from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
 from chase.report.runs import Method, Numbers, Quantity
+from chase.report.statistics import interval_band
 from chase.report.style import (
     GRID,
     HEIGHT,
@@ -29,11 +30,6 @@ from chase.report.style import (
 Spread = Callable[[Numbers], tuple[Numbers, Numbers]]
 
 
-def extremes(values: Numbers) -> tuple[Numbers, Numbers]:
-    """The smallest and the largest of values (runs, rounds), by round."""
-    return values.min(axis=0), values.max(axis=0)
-
-
 @dataclass(frozen=True)
 class Curve:
     """One line and its band."""
@@ -45,7 +41,7 @@ class Curve:
     high: Numbers
 
 
-def curve(method: Method, x: Quantity, y: Quantity, spread: Spread = extremes, merge: float = 0.0) -> Curve | None:
+def curve(method: Method, x: Quantity, y: Quantity, spread: Spread = interval_band, merge: float = 0.0) -> Curve | None:
     """The mean of ``y`` over a method's runs against the mean of ``x``, round by round; None without a value.
 
     Of neighbours nearer than ``merge`` times the range of x the last is kept: rounds that cost no label would

@@ -1,6 +1,6 @@
 """Run directories as values: reading, finding, and grouping by method.
 
-A report never builds a network or loads a data set: it reads what a run left behind. Settings are
+A report never builds a network: it reads what a run left behind (only the gallery looks at the data set). Settings are
 read as plain values, so a run whose strategy cannot be imported here can still be shown.
 """
 
@@ -43,6 +43,8 @@ class RunData:
     """The card of the model: classes, shape, normalisation."""
     coverage: Values = field(default_factory=dict)
     """Samples and initial labels by client and class."""
+    confusion: Values = field(default_factory=dict)
+    """The last round and its matrix (true classes, predicted classes)."""
 
     @property
     def seed(self) -> int:
@@ -156,6 +158,7 @@ def read_run(path: Path) -> RunData:
         environment=_read_json(path / "environment.json"),
         model=_read_json(path / "model.json"),
         coverage=_read_json(path / "coverage.json"),
+        confusion=_read_json(path / "confusion.json"),
     )
 
 

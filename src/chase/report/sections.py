@@ -127,7 +127,7 @@ def _card(place: int, method: Method) -> str:
 def accuracy_section(methods: Sequence[Method]) -> Section | None:
     """Accuracy against rounds, labels and seconds."""
     axis = "test accuracy (%)"
-    band = " Bands reach from the lowest to the highest seed." if any(len(m.runs) > 1 for m in methods) else ""
+    band = " Bands are 95 % intervals of the mean over seeds." if any(len(m.runs) > 1 for m in methods) else ""
     figures = [
         line_figure(methods, "Accuracy over rounds", ("round", axis), round_numbers, accuracy, f"{band}".strip()),
         line_figure(

@@ -1,0 +1,96 @@
+"""The section that compares methods: findings, intervals, what a target took, cost."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from html import escape
+
+import numpy as np
+
+from chase.report import charts, versus
+from chase.report.plots import Curve
+from chase.report.runs import Method, accuracy
+from chase.report.sections import Section, grid, html_figure, html_table
+from chase.report.statistics import TEST_FROM, accuracy_after, interval_band, last_shared_round
+
+HOW = (
+    "Mean over seeds and, in brackets, its 95 % interval (Student's t). Differences are paired by seed: runs of one "
+    "seed share partition, initial labels and initial weights. The area under the label curve is the mean accuracy "
+    f"over the labels. From {TEST_FROM} seeds on, a paired t-test with Holm's correction decides; below, the interval."
+)
+
+
+def comparison_section(methods: Sequence[Method], named: str = "") -> Section | None:
+    """Methods against a baseline, with what the differences are worth; None for a single method."""
+    if len(methods) < 2 or not last_shared_round(methods):
+        return None
+    found = versus.findings(methods, named)
+    body = findings_list(found) if found else ""
+    body += html_table(versus.results(methods, named), HOW)
+    body += html_table(
+        versus.cost(methods, named), "Seconds are wall-clock on the machine of the runs, its load included."
+    )
+    targets = versus.targets(methods)
+    if targets:
+        body += html_table(
+            versus.to_reach(methods, targets),
+            "Up to the first round that reached it; means over the seeds that got there.",
+        )
+    figures = [figure for figure in (difference_figure(methods, named), trade_off(methods)) if figure]
+    return Section("comparison", "Comparison", body + grid(figures))
+
+
+def findings_list(found: Sequence[str]) -> str:
+    """Sentences as a list."""
+    return '<ul class="findings">' + "".join(f"<li>{escape(text)}</li>" for text in found) + "</ul>"
+
+
+def difference_curves(methods: Sequence[Method], base: Method) -> list[Curve | None]:
+    """Accuracy minus the baseline's by round, paired by seed; None for the baseline itself."""
+    return [None if method is base else _difference(method, base) for method in methods]
+
+
+def _difference(method: Method, base: Method) -> Curve | None:
+    theirs = {run.seed: run for run in base.runs}
+    pairs = [(run, theirs[run.seed]) for run in method.runs if run.seed in theirs]
+    if not pairs:
+        return None
+    rounds = np.arange(1, 1 + min(len(run.metrics) for pair in pairs for run in pair))
+    values = np.stack([accuracy(a)[: rounds.size] - accuracy(b)[: rounds.size] for a, b in pairs])
+    known = np.isfinite(values).all(axis=0)
+    if not known.any():
+        return None
+    low, high = interval_band(values[:, known])
+    return Curve(method.label, rounds[known].astype(np.float64), values[:, known].mean(axis=0), low, high)
+
+
+def difference_figure(methods: Sequence[Method], named: str) -> str:
+    """Accuracy minus the baseline's over rounds."""
+    base = versus.baseline(methods, named)
+    curves = difference_curves(methods, base) if base is not None else []
+    if base is None or all(c is None for c in curves):
+        return ""
+    title = f"Accuracy minus that of {base.label}"
+    caption = (
+        "Mean of the differences seed by seed and its 95 % interval; where the band holds zero, noise explains it."
+    )
+    return html_figure(charts.differences(title, "points", curves), title, caption)
+
+
+def trade_off(methods: Sequence[Method]) -> str:
+    """Accuracy against seconds a round."""
+    end = last_shared_round(methods)
+    marks = [
+        charts.Point(
+            method.label,
+            versus.of_runs(method, lambda run: float(np.nanmean(run.series("seconds")))),
+            versus.of_runs(method, accuracy_after(end)),
+        )
+        for method in methods
+    ]
+    title = "Accuracy against time"
+    return html_figure(
+        charts.points(title, "seconds a round", f"accuracy after round {end} (%)", marks),
+        title,
+        "Bars are 95 % intervals over seeds.",
+    )

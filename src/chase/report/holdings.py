@@ -1,0 +1,96 @@
+"""How each client and each class fares: accuracy by client, confusion; and a figure of what clients hold."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from chase.report import charts, plots
+from chase.report.runs import Method, Numbers, RunData
+from chase.report.sections import Section, grid, html_figure
+
+MANY_CLIENTS = 40
+MOST_CLASSES = 62
+
+
+def holdings_section(methods: Sequence[Method]) -> Section | None:
+    """Accuracy by client and the confusion matrices."""
+    figures = [f for f in (client_accuracy_figure(methods),) if f]
+    figures += [f for f in (confusion_figure(method) for method in methods) if f]
+    return Section("holdings", "Accuracy by client and confusion", grid(figures)) if figures else None
+
+
+def held_counts(run: RunData) -> Numbers | None:
+    """Samples of each class that each client holds (clients, classes); None where the run does not say."""
+    held = run.coverage.get("held")
+    return np.array(held, dtype=np.float64) if held else None
+
+
+def held_figure(run: RunData, most: int = MANY_CLIENTS) -> str:
+    """Samples by client and class, by shade; logarithmic where counts are very uneven."""
+    held = held_counts(run)
+    if held is None:
+        return ""
+    shown, clients = held[:most], [str(name) for name in run.coverage["clients"]][:most]
+    positive = shown[shown > 0]
+    uneven = bool(positive.size) and float(positive.max()) > 50 * float(positive.min())
+    title = "Samples by client and class"
+    some = f" The first {most} of {len(held)} clients." if len(held) > most else ""
+    caption = f"Seed {run.seed}; the partition is the same for every method of a seed.{some}"
+    if uneven:
+        caption += " Logarithmic shades; an empty cell is none."
+    names = [str(name) for name in run.coverage["classes"]]
+    svg = charts.matrix(title, ("class", "client"), names, clients, shown, "samples", uneven)
+    return html_figure(svg, title, caption)
+
+
+def client_accuracies(run: RunData) -> Numbers | None:
+    """Accuracy by client: an isolated client's own model, else the global model on the client's mix of classes."""
+    alone = run.metrics[-1].get("client_scores")
+    if alone:
+        values = [alone[client].get("test_accuracy") for client in sorted(alone, key=int)]
+        return np.array([np.nan if v is None else v for v in values], dtype=np.float64)
+    held = held_counts(run)
+    known = [line["per_class"] for line in run.metrics if line.get("per_class")]
+    if held is None or not known:
+        return None
+    by_class = np.array([np.nan if v is None else v for v in known[-1]], dtype=np.float64)
+    measured = np.isfinite(by_class)
+    share = held[:, measured]
+    mixed: Numbers = share @ by_class[measured] / np.maximum(share.sum(axis=1), 1.0)
+    return mixed
+
+
+def client_accuracy_figure(methods: Sequence[Method]) -> str:
+    """Accuracy by client of the first seed of each method."""
+    found = {method.label: client_accuracies(method.first) for method in methods}
+    values = {label: 100 * v for label, v in found.items() if v is not None}
+    if not values or len({v.size for v in values.values()}) > 1:
+        return ""
+    size = len(next(iter(values.values())))
+    title = "Accuracy by client, last round"
+    caption = (
+        f"Seed {methods[0].first.seed}. The global model on a test set with the client's own mix of classes; for "
+        "isolated clients each one's own model on the whole test set."
+    )
+    if size > MANY_CLIENTS:
+        at = np.arange(1.0, size + 1)
+        curves = [plots.Curve(label, at, s := np.sort(v), s, s) for label, v in values.items()]
+        return html_figure(plots.lines(title, "clients, from worst to best", "accuracy (%)", curves), title, caption)
+    names = [str(number) for number in range(size)]
+    return html_figure(plots.dots(title, "client", "accuracy (%)", names, values), title, caption)
+
+
+def confusion_figure(method: Method) -> str:
+    """Of each class, the share in percent taken for each class; the mean over the runs that have it."""
+    tables = [np.array(run.confusion["matrix"], dtype=np.float64) for run in method.runs if run.confusion.get("matrix")]
+    if not tables or tables[0].shape[0] > MOST_CLASSES or len({t.shape for t in tables}) > 1:
+        return ""
+    counts = np.sum(tables, axis=0)
+    share = 100 * counts / np.maximum(counts.sum(axis=1, keepdims=True), 1.0)
+    title = f"Confusion: {method.label}"
+    names = method.first.classes
+    svg = charts.matrix(title, ("taken for", "class"), names, names, share, "% of the class")
+    seeds = f"{len(tables)} seeds" if len(tables) > 1 else f"seed {method.first.seed}"
+    return html_figure(svg, title, f"Test set after round {method.first.confusion.get('round')}, {seeds}.")

@@ -1,0 +1,144 @@
+"""Figures that only some studies have, by the names that their parts give them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from chase.report import charts, plots, versus
+from chase.report.holdings import held_figure
+from chase.report.runs import Method, Numbers, RunData, metric
+from chase.report.sections import html_figure, line_figure, round_numbers
+from chase.report.statistics import accuracy_after, interval_band, last_shared_round
+from chase.report.style import Fill
+
+SMOOTHED_OVER = 3
+ROLES = 10
+
+
+def smooth(values: Numbers, window: int = SMOOTHED_OVER) -> Numbers:
+    """Moving average over at most ``window`` values about each; ends average over what there is."""
+    half = window // 2
+    return np.array([values[max(0, i - half) : i + half + 1].mean() for i in range(values.size)])
+
+
+def accuracy_cost(methods: Sequence[Method]) -> str:
+    """Accuracy against the inferences that a round costs."""
+    end = last_shared_round(methods)
+    marks = [
+        charts.Point(
+            m.label,
+            versus.of_runs(m, lambda run: float(np.nanmean(run.series("inferences")))),
+            versus.of_runs(m, accuracy_after(end)),
+        )
+        for m in methods
+    ]
+    title = "Accuracy against inferences"
+    svg = charts.points(title, "forward passes a round outside training", f"accuracy after round {end} (%)", marks)
+    return html_figure(svg, title, "Bars are 95 % intervals over seeds.")
+
+
+def inference_cost(methods: Sequence[Method]) -> str:
+    """Distinct unlabelled samples that a client infers a round."""
+    return line_figure(
+        methods,
+        "Inference cost",
+        ("round", "samples inferred a client"),
+        round_numbers,
+        metric("inferred_samples"),
+        "Distinct unlabelled samples that a client runs through a model in a round: the paper's measure.",
+        from_zero=True,
+    )
+
+
+def seconds_a_round(methods: Sequence[Method]) -> str:
+    """Seconds a round by method."""
+    names = [m.label for m in methods]
+    values = np.array([versus.of_runs(m, lambda run: float(np.nanmean(run.series("seconds")))).mean for m in methods])
+    title = "Seconds a round, mean"
+    layer = plots.Layer("seconds", values, Fill.of(0))
+    return html_figure(plots.lying_bars(title, "seconds a round", names, [layer]), title)
+
+
+def final_accuracy(methods: Sequence[Method]) -> str:
+    """Accuracy after the last shared round, arm by arm."""
+    end = last_shared_round(methods)
+    found = [versus.of_runs(m, accuracy_after(end)) for m in methods]
+    at = np.arange(float(len(methods)))
+    mean = np.array([f.mean for f in found])
+    low, high = (np.array([getattr(f, side) if f.count > 1 else f.mean for f in found]) for side in ("low", "high"))
+    title = f"Accuracy after round {end}"
+    curve = plots.Curve("accuracy", at, mean, low, high)
+    names = "arms in order: " + ", ".join(m.label for m in methods)
+    return html_figure(plots.lines(title, "arm", "accuracy (%)", [curve]), title, f"{names}. Band: 95 % interval.")
+
+
+def minimum_ev(methods: Sequence[Method]) -> str:
+    """The lowest mean EV so far, round by round."""
+
+    def lowest(run: RunData) -> Numbers:
+        found: Numbers = np.fmin.accumulate(run.series("mean_ev"))
+        return found
+
+    caption = "The lowest mean EV of watched samples up to each round."
+    return line_figure(methods, "Minimum mean EV", ("round", "mean EV"), round_numbers, lowest, caption, from_zero=True)
+
+
+def ev_accuracy(methods: Sequence[Method]) -> str:
+    """Mean EV against accuracy, a line a method through its rounds."""
+    curves: list[plots.Curve | None] = []
+    for method in methods:
+        x, y = (method.table(metric(key)).mean(axis=0) for key in ("mean_ev", "test_accuracy"))
+        known = np.isfinite(x) & np.isfinite(y)
+        order = np.argsort(x[known], kind="stable")
+        at, high = x[known][order], smooth(100 * y[known][order])
+        curves.append(plots.Curve(method.label, at, high, high, high) if known.any() else None)
+    if all(c is None for c in curves):
+        return ""
+    title = "Accuracy against mean EV"
+    svg = plots.lines(title, "mean EV", "test accuracy (%)", curves)
+    return html_figure(svg, title, "A point a round, mean over seeds, smoothed over three neighbours.")
+
+
+def labelled_share(methods: Sequence[Method]) -> str:
+    """Accuracy at the end of each cycle over the labelled share, smoothed."""
+    curves: list[plots.Curve | None] = []
+    for method in methods:
+        length = int(method.first.settings.get("cycle_rounds", 1))
+        ends = method.shared_rounds() % length == 0
+        if not ends.any():
+            curves.append(None)
+            continue
+        share = method.table(share_labelled)[:, ends].mean(axis=0)
+        each = np.stack([smooth(row) for row in method.table(metric("test_accuracy"))[:, ends]])
+        low, high = interval_band(100 * each)
+        curves.append(plots.Curve(method.label, 100 * share, 100 * each.mean(axis=0), low, high))
+    if all(c is None for c in curves):
+        return ""
+    title = "Accuracy over the labelled share"
+    svg = plots.lines(title, "labelled (% of the data)", "test accuracy (%)", curves)
+    return html_figure(svg, title, "At the end of each cycle, smoothed over three cycles.")
+
+
+def share_labelled(run: RunData) -> Numbers:
+    """Labelled samples as a share of all, by round."""
+    pools = [line["pools"] for line in run.metrics]
+    return np.array([p["labeled"] / max(1, sum(p.values())) for p in pools], dtype=np.float64)
+
+
+def roles_by_classes(methods: Sequence[Method]) -> str:
+    """Ten clients by classes, logarithmic where counts are uneven."""
+    return held_figure(methods[0].first, ROLES)
+
+
+FIGURES: dict[str, Callable[[Sequence[Method]], str]] = {
+    "accuracy-cost": accuracy_cost,
+    "inference-cost": inference_cost,
+    "seconds-a-round": seconds_a_round,
+    "final-accuracy": final_accuracy,
+    "minimum-ev": minimum_ev,
+    "ev-accuracy": ev_accuracy,
+    "labelled-share": labelled_share,
+    "roles-by-classes": roles_by_classes,
+}

@@ -1,0 +1,166 @@
+"""Results to keep: raw metrics compressed, settings, figures, tables, and a page that says what was found first.
+
+``pack`` copies what runs left behind without checkpoints; ``publish`` makes everything else from that alone,
+so that every figure can be made again from the raw metrics.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import re
+from pathlib import Path
+
+from chase.core.errors import RunDirectoryError
+from chase.record import read_jsonl, write_atomically
+from chase.report import charts, plots, versus
+from chase.report.comparing import difference_curves
+from chase.report.export import to_markdown, write_table
+from chase.report.runs import accuracy, metric
+from chase.report.sections import round_numbers
+from chase.report.style import GRID, INK, PAPER
+from chase.settings import from_mapping, read_file, to_toml
+from chase.studies.plan import plans_in
+from chase.studies.results import SceneResult, StudyResult, findings, is_study, paper_notes, read_studies, tables_of
+
+COPIED = ("model.json", "coverage.json", "confusion.json")
+RAW = ("metrics.jsonl", "selections.jsonl")
+NOT_KEPT = ("command", "settings")
+"""Parts of environment.json that name places on one machine or repeat settings.toml."""
+LIGHT = {"var(--ink)": "#1c2127", "var(--grid)": "#dfe3e8", "var(--paper)": "#ffffff", INK: "#1c2127"}
+LIGHT |= {GRID: "#dfe3e8", PAPER: "#ffffff", "var(--font)": "sans-serif"}
+
+
+def pack(directory: Path, out: Path) -> int:
+    """Copy the studies of a directory and all runs that have a finished round; how many runs there are."""
+    plans = plans_in(directory)
+    if not plans:
+        raise RunDirectoryError(f"{directory} holds no study: `chase study NAME --out {directory}` makes one")
+    names: dict[str, None] = {}
+    for plan in plans:
+        body = json.loads(plan.path.read_text(encoding="utf-8"))
+        for entry in body["jobs"]:
+            entry["settings"].pop("data_dir", None)
+        write_atomically(out / plan.path.name, (json.dumps(body, indent=1) + "\n").encode())
+        names |= dict.fromkeys(job.name for job in plan.jobs)
+    begun = [name for name in names if read_jsonl(directory / name / "metrics.jsonl")]
+    for name in begun:
+        pack_run(directory / name, out / name)
+    return len(begun)
+
+
+def pack_run(run: Path, out: Path) -> None:
+    """One run without its checkpoint; lines compressed without a time stamp, so that the same run packs the same."""
+    settings = from_mapping(read_file(run / "settings.toml") | {"data_dir": ""})
+    write_atomically(out / "settings.toml", to_toml(settings).encode())
+    around = json.loads((run / "environment.json").read_text(encoding="utf-8"))
+    kept = {key: value for key, value in around.items() if key not in NOT_KEPT}
+    write_atomically(out / "environment.json", (json.dumps(kept, indent=2) + "\n").encode())
+    for name in COPIED:
+        if (run / name).is_file():
+            write_atomically(out / name, (run / name).read_bytes())
+    for name in RAW:
+        lines = read_jsonl(run / name)
+        text = "".join(json.dumps(line) + "\n" for line in lines).encode()
+        write_atomically(out / f"{name}.gz", gzip.compress(text, 9, mtime=0))
+
+
+def standalone(svg: str) -> str:
+    """A figure of a page as a file of its own: light colours, and the names that SVG needs."""
+    for variable, colour in LIGHT.items():
+        svg = svg.replace(variable, colour)
+    names = 'xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink"'
+    svg = re.sub(r"<svg ", f"<svg {names} ", svg, count=1)
+    return re.sub(r"(<svg [^>]*>)", r'\1<rect width="100%" height="100%" fill="#ffffff"/>', svg, count=1) + "\n"
+
+
+def scene_figures(scene: SceneResult) -> dict[str, str]:
+    """The figures of a scene for the results page, by a name for their files."""
+    methods, found = scene.methods, {}
+    axis = "test accuracy (%)"
+    rounds = [plots.curve(m, round_numbers, accuracy) for m in methods]
+    labels = [plots.curve(m, metric("labels"), accuracy, merge=0.005) for m in methods]
+    found["accuracy"] = plots.lines(f"Accuracy over rounds, {scene.title}", "round", axis, rounds)
+    found["labels"] = plots.lines(f"Accuracy over labels, {scene.title}", "labels given by people", axis, labels)
+    base = versus.baseline(methods, scene.part.against)
+    curves = difference_curves(methods, base) if base is not None else []
+    if base is not None and any(c is not None for c in curves):
+        title = f"Accuracy minus that of {base.label}, {scene.title}"
+        found["difference"] = charts.differences(title, f"points above {base.label}", curves)
+    costs = [plots.curve(m, round_numbers, metric("inferred_samples")) for m in methods]
+    found["inferred"] = plots.lines(f"Inference cost, {scene.title}", "round", "samples inferred a client", costs, True)
+    return found
+
+
+def publish(root: Path) -> Path:
+    """``README.md``, figures and tables for all packed studies in and below a directory."""
+    places = [place for place in (root, *sorted(p for p in root.iterdir() if p.is_dir())) if is_study(place)]
+    if not places:
+        raise RunDirectoryError(f"{root} holds no packed study: `chase study export DIR --out {root}/NAME` makes one")
+    studies = [(place, result) for place in places for result in read_studies(place)]
+    parts = [HEAD, "## What was found\n"]
+    parts += [found_text(result) for _, result in studies]
+    for place, result in studies:
+        parts += [study_text(scene, place, root) for scene in result.scenes if scene.methods]
+    parts.append(repeat_text(studies, root))
+    out = root / "README.md"
+    write_atomically(out, "\n".join(parts).encode())
+    return out
+
+
+HEAD = """# Results
+
+Every figure and table here is made from the raw metrics in this directory by one command:
+
+    chase study publish docs/results
+
+Means are over seeds; intervals are 95 % (Student's t); differences are paired by seed. A difference whose
+interval holds zero is called noise. Nothing is shown that was not measured; figures of the paper are marked as such.
+"""
+
+
+def found_text(result: StudyResult) -> str:
+    """What a study found, plainly."""
+    lines = [f"### {result.study.name}: {result.state}\n"]
+    for scene in result.scenes:
+        said = findings(scene)
+        if said:
+            lines.append(f"**{scene.title}**\n")
+            lines += [f"- {text}" for text in said]
+            lines.append("")
+    return "\n".join(lines)
+
+
+def study_text(scene: SceneResult, place: Path, root: Path) -> str:
+    """Figures and tables of a scene; their files are written."""
+    lines = [f"## {scene.study.name}: {scene.title}\n"]
+    for name, svg in scene_figures(scene).items():
+        file = place / "figures" / f"{scene.key}-{name}.svg"
+        write_atomically(file, standalone(svg).encode())
+        lines.append(f"![{name}]({file.relative_to(root).as_posix()})")
+    lines.append("")
+    for name, table in tables_of(scene).items():
+        write_table(table, place / "tables" / f"{scene.key}-{name}.csv")
+        lines += [f"{table.title}:\n", to_markdown(table)]
+        if name == "paper":
+            lines += [" ".join(paper_notes(scene)), ""]
+    if scene.study.note:
+        lines += [scene.study.note, ""]
+    return "\n".join(lines)
+
+
+def repeat_text(studies: list[tuple[Path, StudyResult]], root: Path) -> str:
+    """How to run the studies again."""
+    lines = ["## How to repeat it\n"]
+    for place, result in studies:
+        jobs = [job for scene in result.scenes for job in scene.jobs]
+        seeds = len({job.settings.seed for job in jobs})
+        data = ",".join(dict.fromkeys(job.settings.data for job in jobs))
+        rounds = max(job.settings.rounds for job in jobs)
+        shards = " --set partition=shards-reference" if jobs[0].settings.partition == "shards-reference" else ""
+        name = place.relative_to(root).as_posix()
+        lines.append(
+            f"    chase study {result.study.name} --data {data} --rounds {rounds} --seeds {seeds}{shards} --out {name}"
+        )
+    lines += ["", "Then `chase study export NAME --out docs/results/NAME` and `chase study publish docs/results`.", ""]
+    return "\n".join(lines)

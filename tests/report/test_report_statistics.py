@@ -1,0 +1,122 @@
+"""Statistics against numbers worked by hand."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from chase.report import versus
+from chase.report.runs import by_method, find_runs, read_run
+from chase.report.statistics import (
+    HIGHER,
+    LOWER,
+    NOISE,
+    UNKNOWN,
+    Difference,
+    accuracy_after,
+    differences,
+    holm,
+    interval,
+    interval_band,
+    label_area,
+    last_shared_round,
+    paired,
+    paired_p,
+    reached,
+)
+
+
+def test_interval_is_students_t():
+    """1, 2, 3: mean 2, deviation 1, t(0.975, 2) = 4.303, half width 4.303 / sqrt(3) = 2.484."""
+    found = interval(np.array([1.0, 2.0, 3.0, np.nan]))
+    assert (found.mean, found.count) == (2.0, 3)
+    assert found.high - found.mean == pytest.approx(2.484, abs=1e-3)
+    assert found.mean - found.low == pytest.approx(2.484, abs=1e-3)
+    alone = interval(np.array([5.0]))
+    assert (alone.mean, alone.count) == (5.0, 1)
+    assert np.isnan(alone.low)
+    assert interval(np.array([])).count == 0
+
+
+def test_a_band_is_an_interval_at_every_round():
+    low, high = interval_band(np.array([[1.0, 4.0], [3.0, 4.0]]))
+    assert high == pytest.approx([2 + 12.706, 4.0], abs=1e-2), "t(0.975, 1) = 12.706, deviation sqrt(2)"
+    assert low[1] == 4.0
+    one = interval_band(np.array([[1.0, 4.0]]))
+    assert one[0].tolist() == one[1].tolist() == [1.0, 4.0]
+
+
+def test_holm_steps_down_and_keeps_the_order():
+    """0.01 * 3, then max(0.03, 0.03 * 2), then max(0.06, 0.04)."""
+    assert holm([0.04, 0.01, 0.03]) == pytest.approx([0.06, 0.03, 0.06])
+    assert holm([0.6, 0.9]) == [1.0, 1.0]
+    assert holm([]) == []
+
+
+def test_paired_test_of_differences():
+    """1, 2, 3: t = 2 / (1 / sqrt 3) = 3.464 with 2 degrees of freedom: p = 0.0742."""
+    assert paired_p(np.array([1.0, 2.0, 3.0])) == pytest.approx(0.0742, abs=1e-4)
+    assert paired_p(np.zeros(6)) == 1.0
+    assert paired_p(np.ones(6)) == 0.0
+
+
+@pytest.mark.parametrize(
+    ("values", "verdict"),
+    [([1.0, 1.1, 0.9], HIGHER), ([-1.0, -1.1, -0.9], LOWER), ([1.0, -1.0, 0.5], NOISE), ([4.0], UNKNOWN)],
+)
+def test_a_difference_is_called_what_it_is(values, verdict):
+    assert Difference("a", np.array(values)).verdict == verdict
+
+
+def seeds(make_run, name, ends, **settings):
+    return [make_run(f"{name}{seed}", [0.1, end], seed=seed, **settings) for seed, end in enumerate(ends)]
+
+
+def test_differences_are_paired_by_seed_and_tested_from_six_seeds_on(make_run):
+    ours = [0.5, 0.6, 0.7, 0.52, 0.61, 0.71]
+    theirs = [0.4, 0.5, 0.6, 0.41, 0.5, 0.62]
+    places = seeds(make_run, "a", ours, strategy="chase") + seeds(make_run, "b", theirs, strategy="random")
+    methods = by_method(find_runs(places))
+    base = versus.baseline(methods)
+    assert base is not None
+    assert base.label == "random"
+    (six,) = differences(methods, base, accuracy_after(2))
+    assert six.values == pytest.approx([10, 10, 10, 11, 11, 9])
+    assert six.p is not None
+    assert six.p < 0.001
+    assert six.verdict == HIGHER
+    (three,) = differences(by_method(find_runs([*places[:3], *places[6:9]])), base, accuracy_after(2))
+    assert three.p is None
+    other = by_method(find_runs(places[:1]))[0]
+    assert paired(other, by_method(find_runs(places[7:8]))[0], accuracy_after(2)).size == 0, "no seed in common"
+
+
+def test_the_sentence_says_noise_plainly(make_run):
+    places = seeds(make_run, "a", [0.5, 0.4, 0.6], strategy="chase") + seeds(
+        make_run, "b", [0.4, 0.5, 0.6], strategy="random"
+    )
+    (text,) = versus.findings(by_method(find_runs(places)))
+    assert text.startswith("chase against random after round 2: 50.0 % against 50.0 %, ")
+    assert text.endswith("3 seeds): a difference within noise.")
+    (alone,) = versus.findings(by_method(find_runs([places[0], places[3]])))
+    assert "+10.00 points with one seed, which says nothing about noise" in alone
+
+
+def test_area_is_the_mean_accuracy_over_labels(make_run):
+    """Labels 0, 2, 4 at 10, 20, 60 %: (15 * 2 + 40 * 2) / 4 = 27.5; up to round 2, 15."""
+    run = read_run(make_run("a", [0.1, 0.2, 0.6]))
+    assert label_area()(run) == pytest.approx(27.5)
+    assert label_area(2)(run) == pytest.approx(15.0)
+    assert np.isnan(label_area(1)(run))
+
+
+def test_what_an_accuracy_took(make_run):
+    run = read_run(make_run("a", [0.1, None, 0.6, 0.5]))
+    found = reached(run, 55.0)
+    assert (found.round, found.labels, found.seconds, found.inferences) == (3.0, 4.0, 1.5, 300.0)
+    assert np.isnan(reached(run, 70.0).labels)
+
+
+def test_the_last_shared_round_is_one_that_all_have_evaluated(make_run):
+    methods = by_method(find_runs([make_run("a", [0.1, 0.2, None]), make_run("b", [0.1, 0.2, 0.3], seed=1)]))
+    assert last_shared_round(methods) == 2
