@@ -27,6 +27,7 @@ from chase.engine.choice import make_engine
 from chase.engine.protocol import Engine
 from chase.engine.roster import World
 from chase.evaluation import SCORE_NAMES, confusion, mean_scores, score, score_metrics
+from chase.loggers import Logger, need_loggers, open_loggers
 from chase.models.card import ModelCard
 from chase.models.catalog import NetSpec, build
 from chase.record import Record, write_atomically
@@ -72,6 +73,7 @@ class Experiment:
     @classmethod
     def begin(cls, settings: Settings, out: Path) -> Experiment:
         """A new run in a new directory; nothing is written before settings and data are known to fit."""
+        need_loggers(settings)
         data = load_data(settings)
         table = count_coverage(settings, data, split_among_clients(settings, data))
         new_start(net_spec(settings, data), settings)
@@ -124,7 +126,9 @@ class Experiment:
         past = record.metrics
 
         engine = make_engine(self.world(), checkpoint, {} if manifest is None else manifest.clients)
+        logs: list[Logger] = []
         try:
+            logs += open_loggers(record.path, settings)
             for round in range(done + 1, settings.rounds + 1):
                 if stop_reason(settings, past[-1:]):
                     break
@@ -142,10 +146,13 @@ class Experiment:
                     record.append(metrics, result.journal)
                     checkpoint.commit(round, server.to_arrays(), engine.saved)
                 past.append(metrics)
-                on_round(metrics)
+                for tell in (*logs, on_round):
+                    tell(metrics)
             self._save_confusion(engine, server, past)
         finally:
             engine.close()
+            for log in logs:
+                log.close()
             self.notes += engine.notes
         return past
 

@@ -33,7 +33,7 @@ from typing import Any
 from chase.core.errors import RunDirectoryError
 from chase.settings import Settings, from_mapping, read_file, to_toml
 
-MAY_CHANGE = frozenset({"rounds", "target_accuracy", "total_budget", "data_dir", "engine", "workers", "wait"})
+MAY_CHANGE = frozenset({"rounds", "target_accuracy", "total_budget", "data_dir", "engine", "workers", "wait", "log_to"})
 """Settings that a resumed run may change: what was computed so far stays as it is."""
 
 PACKAGES = ("torch", "numpy", "safetensors", "scikit-learn")

@@ -24,6 +24,9 @@ from chase.data.options import DataOptions
 
 PRESETS = Path(__file__).parent / "presets"
 
+LOGGERS = {"tensorboard": "torch.utils.tensorboard", "mlflow": "mlflow"}
+"""What ``log_to`` may name, and the module that each is imported from."""
+
 AlignMode = Literal["none", "local", "global", "both", "all-global"]
 
 
@@ -140,12 +143,16 @@ class Settings(BaseModel):
         "auto", description="plain = train the small networks by autograd, without the fused steps"
     )
     device: str = Field("cpu", description="where training runs: cpu, or cuda (then in one process)")
+    log_to: list[str] = Field([], description="also log to: tensorboard, mlflow (extras)")
     eval_every: int = Field(1, ge=1, description="evaluate on the test set every so many rounds")
 
     @model_validator(mode="after")
     def _fits(self) -> Settings:
         if ":" not in self.strategy and self.strategy not in METHODS:
             raise ValueError(unknown("strategy", self.strategy, METHODS))
+        for name in self.log_to:
+            if name not in LOGGERS:
+                raise ValueError(unknown("logger", name, LOGGERS))
         if self.server not in SERVERS:
             raise ValueError(unknown("server", self.server, SERVERS))
         return self

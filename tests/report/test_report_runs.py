@@ -52,8 +52,9 @@ def test_a_curve_is_the_mean_of_the_rounds_that_all_runs_share(make_run):
     assert drawn is not None
     np.testing.assert_allclose(drawn.x, [1, 3])
     np.testing.assert_allclose(drawn.mean, [20, 40])
-    np.testing.assert_allclose(drawn.low, [10, 30])
-    np.testing.assert_allclose(drawn.high, [30, 50])
+    half = 12.706 * 10  # t(0.975, 1) times the standard error
+    np.testing.assert_allclose(drawn.low, [20 - half, 40 - half], atol=0.01)
+    np.testing.assert_allclose(drawn.high, [20 + half, 40 + half], atol=0.01)
 
 
 def test_a_curve_over_labels_keeps_the_last_round_of_equal_labels():

@@ -8,7 +8,7 @@ import sys
 import typer
 
 from chase import __version__
-from chase.cli import data, demo, federation, labelling, listing, reporting, running, site, studying, using
+from chase.cli import data, demo, federation, labelling, listing, reporting, running, site, studying, using, watching
 from chase.core.errors import ChaseError
 
 app = typer.Typer(
@@ -27,6 +27,7 @@ listing.register(app)
 labelling.register(app)
 data.register(app)
 studying.register(app)
+watching.register(app)
 site.register(app)
 federation.register(app)
 

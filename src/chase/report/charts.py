@@ -8,11 +8,13 @@ from dataclasses import dataclass
 import numpy as np
 from matplotlib.colors import LogNorm, Normalize
 
-from chase.report.plots import Curve, name_ticks, shorten
+from chase.report.plots import Curve, keep_means_readable, name_ticks, shorten
 from chase.report.runs import Numbers
 from chase.report.statistics import Interval
 from chase.report.style import GRID, INK, Look, add_legend, legend_shape, new_axes, styled, to_svg
 
+ROOM = 3.0
+"""How far bands about zero may reach beyond the lines, in times their range."""
 FEW = 12
 """Up to this many rows and columns the values stand in their cells."""
 
@@ -100,5 +102,6 @@ def differences(title: str, ylabel: str, curves: Sequence[Curve | None]) -> str:
                 c.x, c.mean, color=look.colour, linestyle=look.line, marker=look.marker, markevery=every, label=c.label
             )
         axes.margins(x=0.02)
+        keep_means_readable(axes, [c for _, c in drawn], ROOM)
         add_legend(figure, axes, columns)
         return to_svg(figure, title)

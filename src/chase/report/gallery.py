@@ -37,7 +37,7 @@ def gallery_section(methods: Sequence[Method]) -> Section | None:
             "gallery", "What was asked", f'<p class="note">No samples can be shown: {escape(str(error))}</p>'
         )
     body = "".join(method_gallery(method.label, run, data) for method, run in asked)
-    note = "The run of the lowest seed; the highest EV of a round first. Below each: its EV where it was tracked, its label."
+    note = "The run of the lowest seed; highest EV first. Below each: its EV where it was tracked, and its label."
     return Section("gallery", "What was asked", f'<p class="note">{note}</p>{body}')
 
 

@@ -87,10 +87,19 @@ def lines(title: str, xlabel: str, ylabel: str, curves: Sequence[Curve | None], 
         axes.xaxis.set_major_locator(MaxNLocator(nbins=7, integer=xlabel == "round"))
         axes.yaxis.set_major_locator(MaxNLocator(nbins=6))
         axes.margins(x=0.02)
+        keep_means_readable(axes, [c for _, c in drawn])
         if from_zero:
             axes.set_ylim(bottom=0)
         add_legend(figure, axes, columns)
         return to_svg(figure, title)
+
+
+def keep_means_readable(axes: Axes, curves: Sequence[Curve], room: float = 0.8) -> None:
+    """Let bands reach at most ``room`` times the range of the lines beyond them: two seeds make very wide ones."""
+    low, high = axes.get_ylim()
+    bottom, top = (pick([pick(c.mean) for c in curves]) for pick in (np.min, np.max))
+    span = float(top - bottom) or 0.1 * abs(float(top)) or 1.0
+    axes.set_ylim(max(low, float(bottom) - room * span), min(high, float(top) + room * span))
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,7 @@ RAW = ("metrics.jsonl", "selections.jsonl")
 NOT_KEPT = ("command", "settings")
 """Parts of environment.json that name places on one machine or repeat settings.toml."""
 LIGHT = {"var(--ink)": "#1c2127", "var(--grid)": "#dfe3e8", "var(--paper)": "#ffffff", INK: "#1c2127"}
-LIGHT |= {GRID: "#dfe3e8", PAPER: "#ffffff", "var(--font)": "sans-serif"}
+LIGHT |= {GRID: "#dfe3e8", PAPER: "#ffffff", "var(--font)": "sans-serif", "var(--blue)": "#0072b2"}
 
 
 def pack(directory: Path, out: Path) -> int:

@@ -1,0 +1,133 @@
+"""``chase watch DIR``: a run or the studies of a directory while they go on, from what they have written."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.text import Text
+
+from chase.core.errors import RunDirectoryError
+from chase.report.runs import RunData, is_run, read_run
+from chase.report.tables import NONE, duration, number
+from chase.studies.plan import Plan, plans_in
+
+BARS = "▁▂▃▄▅▆▇█"
+WIDE = 40
+
+DirArg = Annotated[Path, typer.Argument(metavar="DIR", help="A run directory, or a directory of studies or runs.")]
+EveryOpt = Annotated[float, typer.Option("--every", min=0.2, help="Seconds between looks.")]
+OnceOpt = Annotated[bool, typer.Option("--once", help="Look once and end.")]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("watch", epilog="Example: chase watch runs/digits-chase-20261115-201500")(watch)
+
+
+def watch(directory: DirArg, every: EveryOpt = 2.0, once: OnceOpt = False) -> None:
+    """Watch a run or a study in the terminal; ends with it, or with Ctrl-C."""
+    console = Console(highlight=False)
+    lines, over = view(directory)
+    if once or over or not console.is_terminal:
+        console.print(Group(*lines))
+        return
+    with Live(Group(*lines), console=console, refresh_per_second=4) as live:
+        try:
+            while not over:
+                time.sleep(every)
+                lines, over = view(directory)
+                live.update(Group(*lines))
+        except KeyboardInterrupt:
+            return
+
+
+def view(directory: Path) -> tuple[list[RenderableType], bool]:
+    """What there is to see, and whether all of it has ended."""
+    if is_run(directory):
+        run = read_run(directory)
+        return run_lines(run), finished(run)
+    plans = plans_in(directory) if directory.is_dir() else []
+    if plans:
+        both = [study_lines(plan) for plan in plans]
+        return [line for lines, _ in both for line in lines], all(over for _, over in both)
+    paths = sorted(p.parent for p in directory.glob("*/settings.toml")) if directory.is_dir() else []
+    if not paths:
+        raise RunDirectoryError(f"{directory} has no run and no study in it: give the directory of one")
+    runs = [read_run(path) for path in paths]
+    return [Text(one_line(run.path.name, run)) for run in runs], all(finished(run) for run in runs)
+
+
+def finished(run: RunData) -> bool:
+    """Whether a run has done all its rounds."""
+    return len(run.metrics) >= int(run.settings.get("rounds", 0))
+
+
+def spark(values: Sequence[float], width: int = WIDE) -> str:
+    """A line of bars from the lowest to the highest value, one a column."""
+    known = [v for v in values if v == v]
+    if not known:
+        return ""
+    step = max(1.0, len(known) / width)
+    picked = [known[min(len(known) - 1, round(i * step + step) - 1)] for i in range(min(width, len(known)))]
+    low, high = min(picked), max(picked)
+    return "".join(BARS[round((v - low) / (high - low or 1.0) * (len(BARS) - 1))] for v in picked)
+
+
+def left(run: RunData) -> float:
+    """Seconds that the rounds left take at the pace of the last ten."""
+    pace = run.series("seconds")[-10:]
+    return float(pace.mean()) * max(0, int(run.settings.get("rounds", 0)) - len(run.metrics)) if pace.size else 0.0
+
+
+def one_line(name: str, run: RunData) -> str:
+    """A run in one line."""
+    done, rounds = len(run.metrics), run.settings.get("rounds", "?")
+    text = f"{name}  round {done}/{rounds}"
+    if done:
+        text += f"  accuracy {number(run.last('test_accuracy'), 1, 100)} %  {spark(run.series('test_accuracy'), 16)}"
+        text += "" if finished(run) else f"  {duration(left(run))} left"
+    return text
+
+
+def run_lines(run: RunData) -> list[RenderableType]:
+    """A run with its curves."""
+    s = run.settings
+    lines: list[RenderableType] = [Text(one_line(f"{s.get('strategy')} on {s.get('data')}, seed {run.seed}", run))]
+    if not run.metrics:
+        return [*lines, Text("no round is finished yet")]
+    for title, key, digits, scale in (
+        ("accuracy, %", "test_accuracy", 1, 100.0),
+        ("test loss", "test_loss", 3, 1.0),
+        ("mean EV", "mean_ev", 2, 1.0),
+        ("labels", "labels", 0, 1.0),
+        ("seconds a round", "seconds", 2, 1.0),
+    ):
+        shown = number(run.last(key), digits, scale)
+        if shown != NONE:
+            lines.append(Text(f"{title:>16}  {shown:>9}  {spark(run.series(key))}"))
+    pools = run.metrics[-1].get("pools", {})
+    lines.append(Text(f"{'pools':>16}  " + ", ".join(f"{name} {count}" for name, count in pools.items())))
+    return lines
+
+
+def study_lines(plan: Plan) -> tuple[list[RenderableType], bool]:
+    """A study: how many jobs are done, and the jobs under way."""
+    once = {job.name: job for job in plan.jobs}
+    runs = {name: read_run(plan.directory / name) for name in once if is_run(plan.directory / name)}
+    done = [name for name, run in runs.items() if len(run.metrics) >= once[name].settings.rounds]
+    rounds = sum(min(len(run.metrics), once[name].settings.rounds) for name, run in runs.items())
+    total = sum(job.settings.rounds for job in once.values())
+    bar = "█" * round(30 * rounds / max(1, total))
+    head = f"{bar:░<30}  {plan.study}: {len(done)}/{len(once)} jobs, {rounds}/{total} rounds"
+    lines: list[RenderableType] = [Text(head)]
+    for name, run in runs.items():
+        if name not in done:
+            job = once[name]
+            lines.append(Text("  " + one_line(f"{job.scene} · {job.arm} · seed {run.seed}", run)))
+    return lines, len(done) == len(once)

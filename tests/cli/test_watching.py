@@ -1,0 +1,50 @@
+"""``chase watch`` reads what a run or a study has written."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from chase.cli.watching import spark, view
+from chase.record import read_jsonl
+from chase.studies.catalog import find_study
+from chase.studies.plan import Options, plan, write_plan
+
+
+def test_bars_from_low_to_high() -> None:
+    assert spark([0.0, 0.5, 1.0]) == "▁▅█" or spark([0.0, 0.5, 1.0]) == "▁▄█"
+    assert spark([2.0, float("nan"), 2.0]) == "▁▁"
+    assert spark([]) == ""
+    long = spark([float(i) for i in range(1000)], 10)
+    assert (len(long), long[0], long[-1]) == (10, "▁", "█")
+
+
+def test_a_run_is_shown_with_its_curves(chase, run_dir: Path) -> None:
+    shown = chase("watch", run_dir)
+    assert shown.code == 0
+    assert "round 3/3" in shown.out
+    assert "accuracy, %" in shown.out
+    assert "pools" in shown.out
+    assert "left" not in shown.out.splitlines()[0]
+
+
+def test_runs_beside_each_other(chase, run_dir: Path) -> None:
+    assert "one  round 3/3" in chase("watch", run_dir.parent).out
+
+
+def test_a_study_shows_its_jobs_under_way(run_dir: Path, tmp_path: Path) -> None:
+    jobs = plan(find_study("ablation"), Options(("digits",), ("EV", "FedRandom"), 6, 1))
+    write_plan(tmp_path, "ablation", jobs)
+    run_dir.rename(tmp_path / jobs[0].name)
+    lines, over = view(tmp_path)
+    text = "\n".join(str(line) for line in lines)
+    assert not over
+    assert "ablation: 0/2 jobs, 3/12 rounds" in text
+    assert "FedRandom · seed 0  round 3/3" in text
+    assert len(read_jsonl(tmp_path / jobs[0].name / "metrics.jsonl")) == 3
+
+
+def test_a_place_without_a_run_is_one_sentence(chase, tmp_path: Path) -> None:
+    for place in (tmp_path, tmp_path / "none"):
+        shown = chase("watch", place)
+        assert shown.code == 2
+        assert "has no run and no study in it" in shown.err
