@@ -146,8 +146,9 @@ class Experiment:
                     record.append(metrics, result.journal)
                     checkpoint.commit(round, server.to_arrays(), engine.saved)
                 past.append(metrics)
-                for tell in (*logs, on_round):
-                    tell(metrics)
+                for log in logs:
+                    log(metrics)
+                on_round(metrics)
             self._save_confusion(engine, server, past)
         finally:
             engine.close()

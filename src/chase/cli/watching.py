@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated
 
@@ -68,7 +68,7 @@ def finished(run: RunData) -> bool:
     return len(run.metrics) >= int(run.settings.get("rounds", 0))
 
 
-def spark(values: Sequence[float], width: int = WIDE) -> str:
+def spark(values: Iterable[float], width: int = WIDE) -> str:
     """A line of bars from the lowest to the highest value, one a column."""
     known = [v for v in values if v == v]
     if not known:
