@@ -264,6 +264,35 @@ def test_a_wrong_and_a_used_link_open_nothing(desk: Desk, chromium: Browser) -> 
     other.close()
 
 
+def test_a_link_pasted_into_an_open_page_is_followed(desk: Desk) -> None:
+    page = desk.sit("anna")
+    page.evaluate("link => { location.href = link; }", links(desk.home, desk.where, ["ben"])["ben"])
+    expect(page.locator("#annotator")).to_have_text("ben")
+    assert "token" not in page.url
+
+
+def test_answers_not_sent_yet_never_reach_another_home(tmp_path: Path, chromium: Browser, desks: list[Desk]) -> None:
+    first, second = (image_home(tmp_path / name) for name in ("first", "second"))
+    for home in (first, second):
+        ask(home, range(5))
+    with served(first) as where:
+        desk = Desk(first, where, chromium)
+        desks.append(desk)
+        page = desk.sit()
+        on_screen(page)
+    page.keyboard.press("1")
+    expect(page.locator("#banner")).to_contain_text("not saved yet")
+    with served(second, int(where.rpartition(":")[2])):
+        page.goto("about:blank")
+        page.goto(links(second, where, ["anna"])["anna"])
+        page.wait_for_selector("#work:not([hidden])")
+        page.keyboard.press("2")
+        expect(page.locator("#last-label")).to_have_text("dog")
+        expect(page.locator("#round-text")).to_have_text("Round 2: 1 of 5")
+        assert [line["label"] for line in second.ledger.labels()] == [1]
+    desk.troubles.clear()  # the server was away
+
+
 def test_two_hundred_classes_are_found_by_typing(tmp_path: Path, chromium: Browser, desks: list[Desk]) -> None:
     names = tuple(f"{a} {b}" for a in ("red", "grey", "wood", "sea") for b in (f"bird {i:02d}" for i in range(50)))
     home = image_home(tmp_path / "home", classes=names)
@@ -427,9 +456,16 @@ def test_a_phone_fits_and_is_tapped(desk: Desk) -> None:
         assert box["height"] >= 44
         assert box["y"] + box["height"] <= 844
     sample = on_screen(page)
+    places = [b.bounding_box() for b in page.locator("#classes button").all()]
     page.get_by_role("button", name="horse").tap()
     assert desk.wait_for(1, page) == {sample: (2, "anna")}
+    expect(page.locator("#after .row")).to_have_count(2)
+    assert [b.bounding_box() for b in page.locator("#classes button").all()] == places, "they stay under the thumb"
     page.locator("#view-grid").tap()
+    expect(page.locator(".tile")).to_have_count(24)
+    page.get_by_role("button", name="dog").tap()
+    expect(page.locator("#banner")).to_contain_text("Select samples first")
+    assert len(desk.answers()) == 1, "nobody pointed at a sample"
     page.locator(".tile").nth(2).tap()
     expect(page.locator("#grid-hint")).to_contain_text("1 selected")
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")

@@ -109,10 +109,12 @@ def test_label_studio_s_own_exports_come_in(home: Home) -> None:
         ("7,lion", "no class 'lion'"),
         ("5,cat", "answered already, by anna"),
         ("7,", "neither a class nor a reason"),
+        ("99999999999999999999,cat", "is not one"),
+        ("7,cat,2", "class 'cat' is number 0, not 2"),
     ],
 )
 def test_files_meet_the_same_checks_as_the_page(home: Home, line: str, why: str) -> None:
-    lines = exchange.read_csv(f"sample,class\n8,cat\n{line}\n")
+    lines = exchange.read_csv(f"sample,class,label\n8,cat\n{line}\n")
     with pytest.raises(LabelError, match=why) as refused:
         exchange.take_in(home, lines)
     assert "line 3" in str(refused.value)
@@ -137,7 +139,20 @@ def test_a_csv_that_is_none_is_refused(text: str) -> None:
         exchange.read_csv(text)
 
 
-@pytest.mark.parametrize("text", ["", "{}", "[1]", '[{"data": 3, "annotations": [{}]}]', '[{"annotations": []}]'])
+def test_a_csv_with_an_endless_cell_is_refused() -> None:
+    with pytest.raises(LabelError, match="line 2 cannot be read"):
+        exchange.read_csv(f"sample,class\n5,{'x' * 200_000}\n")
+
+
+def test_of_classes_with_the_same_name_the_number_decides(tmp_path: Path) -> None:
+    home = image_home(tmp_path / "home", classes=("cat", "dog", "cat"))
+    exchange.take_in(home, exchange.read_csv("sample,class,label\n1,cat,2\n2,cat,\n"))
+    assert [line["label"] for line in home.ledger.labels()] == [2, 0]
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{}", "[1]", "[" * 100_000, '[{"data": 3, "annotations": [{}]}]', '[{"annotations": []}]']
+)
 def test_json_that_is_no_label_studio_file_is_refused(text: str) -> None:
     with pytest.raises(LabelError):
         exchange.read_label_studio(text)

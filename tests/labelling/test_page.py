@@ -13,7 +13,7 @@ from homes import ask, image_home, served, text_home
 
 from chase.annotation.home import Home
 from chase.annotation.inbox import Given
-from chase.annotation.page.app import COOKIE
+from chase.annotation.page.app import cookie_name
 from chase.annotation.page.guard import MAX_BODY
 from chase.annotation.page.serving import Address, hosts, is_loopback, origin
 from chase.annotation.views import HomeView
@@ -65,11 +65,11 @@ def nobody(where: str) -> Iterator[httpx.Client]:
         yield client
 
 
-def raw_status(where: str, path: str, cookie: str) -> int:
+def raw_status(where: str, path: str, client: httpx.Client) -> int:
     """The status of a path sent as it is: clients tidy paths up before they send them."""
     connection = http.client.HTTPConnection(where.removeprefix("http://"))
     connection.putrequest("GET", path, skip_accept_encoding=True)
-    connection.putheader("cookie", f"{COOKIE}={cookie}")
+    connection.putheader("cookie", "; ".join(f"{name}={value}" for name, value in client.cookies.items()))
     connection.endheaders()
     status = connection.getresponse().status
     connection.close()
@@ -83,6 +83,23 @@ def test_a_token_becomes_a_strict_cookie_that_scripts_cannot_read(home: Home, no
     assert "samesite=strict" in cookie
     assert "secure" not in cookie, "over plain http on loopback"
     assert nobody.get("/api/me").json()["annotator"] == "anna"
+
+
+def test_a_session_lasts_as_long_as_it_is_used(anna: httpx.Client) -> None:
+    assert "max-age=2592000" in anna.get("/api/me").headers["set-cookie"].lower()
+
+
+def test_two_homes_on_one_machine_keep_their_sessions_apart(home: Home, anna: httpx.Client, tmp_path: Path) -> None:
+    other = image_home(tmp_path / "other")
+    with served(other) as there, browser(there) as client:
+        client.cookies = anna.cookies  # as a browser does: a cookie knows its host but not its port
+        assert client.get("/api/me").status_code == 401
+        assert enter(client, other, "ben").status_code == 200
+        anna.cookies = client.cookies
+        assert client.get("/api/me").json()["annotator"] == "ben"
+        assert anna.get("/api/me").json()["annotator"] == "anna"
+    assert Home(home.path).database.identity == home.database.identity
+    assert cookie_name(home, True).startswith("__Host-")
 
 
 def test_a_wrong_or_used_token_is_refused(home: Home, nobody: httpx.Client, where: str) -> None:
@@ -109,7 +126,7 @@ def test_a_wrong_or_used_token_is_refused(home: Home, nobody: httpx.Client, wher
     ],
 )
 def test_nobody_gets_anything_without_a_session(home: Home, nobody: httpx.Client, method: str, path: str) -> None:
-    for cookies in ({}, {COOKIE: "guess"}):
+    for cookies in ({}, {cookie_name(home, False): "guess"}):
         nobody.cookies.update(cookies)
         response = nobody.request(method, path)
         assert response.status_code == 401
@@ -147,16 +164,16 @@ def test_the_shell_holds_no_sample_no_label_and_nothing_from_outside(nobody: htt
     ],
 )
 def test_paths_lead_nowhere_else(anna: httpx.Client, where: str, path: str) -> None:
-    assert raw_status(where, "/api/samples/5", anna.cookies[COOKIE]) == 200
-    assert raw_status(where, path, anna.cookies[COOKIE]) == 404
+    assert raw_status(where, "/api/samples/5", anna) == 200
+    assert raw_status(where, path, anna) == 404
 
 
 def test_only_samples_that_were_asked_for_are_shown(anna: httpx.Client) -> None:
     shown = anna.get("/api/samples/5")
     assert shown.headers["content-type"] == "image/png"
     assert shown.content.startswith(b"\x89PNG")
-    assert shown.headers["content-security-policy"] == "sandbox"
-    for sample in ("0", "20", "999", "99999999999999999999", "-5", "five"):
+    assert shown.headers["content-security-policy"] == "default-src 'none'; sandbox"
+    for sample in ("0", "20", "999", "99999999999999999999", "9" * 5000, "-5", "five"):
         assert anna.get(f"/api/samples/{sample}").status_code == 404
 
 
@@ -204,7 +221,13 @@ def test_oversized_and_malformed_requests_are_refused(home: Home, anna: httpx.Cl
     ]
     for bad_answers in answers:
         assert anna.post("/api/answer", json={"answers": bad_answers}).status_code == 400, bad_answers
+    half = b'"\\ud800"'
+    for bad in (b'"key": ' + half, b'"label": null, "reason": ' + half):
+        body = b'{"answers": [{"sample": 5, "label": 1, ' + bad + b"}]}"
+        assert anna.post("/api/answer", content=body).status_code == 400, bad
+    assert anna.post("/api/enter", content=b'{"token": ' + half + b"}").status_code == 400
     assert anna.post("/api/next", json={"want": 10**9}).status_code == 400
+    assert anna.get(f"/api/history?before=-{10**30}").status_code == 400
     assert anna.get("/api/history?before=x").status_code == 400
     assert anna.post("/api/settings", json={"reveal": "always"}).status_code == 422
     assert home.ledger.counts()["answered"] == 0
@@ -218,16 +241,19 @@ def test_answers_pass_the_same_door(home: Home, anna: httpx.Client) -> None:
             {"sample": 999, "label": 1},
             {"sample": 7, "label": None, "reason": "bad sample", "seconds": -3},
             {"sample": 5, "label": 2, "key": "b"},
+            {"sample": 8, "label": 1, "seconds": 10**400},
+            {"sample": 9, "label": 1, "seconds": -(10**400)},
         ]
     }
     result = anna.post("/api/answer", json=body).json()
-    assert [a["sample"] for a in result["accepted"]] == [5, 7]
+    assert [a["sample"] for a in result["accepted"]] == [5, 7, 8, 9]
     assert [r["kind"] for r in result["refused"]] == ["unknown class", "unknown sample", "already answered"]
     again = anna.post("/api/answer", json={"answers": body["answers"][:1]}).json()
     assert again["accepted"][0]["answer"] == result["accepted"][0]["answer"]
     lines = {line["sample"]: line for line in home.ledger.labels()}
     assert (lines[5]["label"], lines[5]["seconds"], lines[5]["annotator"]) == (1, 2.5, "anna")
     assert (lines[7]["label"], lines[7]["reason"], lines[7]["seconds"]) == (None, "bad sample", 0)
+    assert (lines[8]["seconds"], lines[9]["seconds"]) == (86400, 0)
 
 
 def test_what_the_model_thought_comes_after_the_answer_unless_set_otherwise(home: Home, anna: httpx.Client) -> None:
@@ -246,6 +272,22 @@ def test_what_the_model_thought_comes_after_the_answer_unless_set_otherwise(home
     assert all(a["thoughts"] == [] for a in anna.get("/api/history").json()["answers"])
 
 
+def test_who_answers_again_has_seen_what_the_model_thought(home: Home, anna: httpx.Client, ben: httpx.Client) -> None:
+    def saw(client: httpx.Client, **more: object) -> int:
+        client.post("/api/answer", json={"answers": [{"sample": 5, "label": 1} | more]})
+        current = home.inbox.current(5)
+        assert current is not None
+        return int(current["saw_model"])
+
+    assert saw(anna) == 0
+    assert saw(anna, label=2, revise=True) == 1
+    for _ in range(2):
+        anna.post("/api/undo", json={})
+    assert saw(ben) == 0
+    ben.post("/api/undo", json={})
+    assert saw(anna) == 1
+
+
 def test_undo_and_history_are_one_s_own(anna: httpx.Client, ben: httpx.Client) -> None:
     anna.post("/api/answer", json={"answers": [{"sample": 5, "label": 1}]})
     assert ben.post("/api/undo", json={}).json()["undone"] == []
@@ -259,9 +301,10 @@ def test_undo_and_history_are_one_s_own(anna: httpx.Client, ben: httpx.Client) -
 
 
 def test_leaving_ends_the_session(anna: httpx.Client) -> None:
-    kept = anna.cookies[COOKIE]
+    kept = dict(anna.cookies)
     anna.post("/api/leave", json={})
-    anna.cookies.set(COOKIE, kept)
+    assert not anna.cookies
+    anna.cookies.update(kept)
     assert anna.get("/api/me").status_code == 401
 
 
@@ -293,8 +336,14 @@ def test_another_interface_needs_tls(tmp_path: Path) -> None:
     for host in ("0.0.0.0", "::", "192.168.1.4", "labels.example"):
         with pytest.raises(LabelError, match="--tls-cert and --tls-key"):
             Address(host).check()
-        Address(host, cert=pem, key=pem).check()
+        Address(host, name="labels.example", cert=pem, key=pem).check()
+    for every in ("0.0.0.0", "::"):
+        with pytest.raises(LabelError, match="give the name with --name"):
+            Address(every, cert=pem, key=pem).check()
+    with pytest.raises(LabelError, match="not a PEM certificate"):
+        Address("192.168.1.4", cert=pem, key=pem).check_certificate()
     Address().check()
+    Address().check_certificate()
     assert is_loopback("::1")
     assert is_loopback("localhost")
     with pytest.raises(LabelError, match="both"):
@@ -303,6 +352,9 @@ def test_another_interface_needs_tls(tmp_path: Path) -> None:
         Address(cert=pem, key=tmp_path / "y.pem").check()
     assert origin(Address("0.0.0.0", name="labels.example", cert=pem, key=pem), 8443) == "https://labels.example:8443"
     assert hosts(Address("192.168.1.4", cert=pem, key=pem), 443) == {"192.168.1.4:443", "192.168.1.4"}
+    named = Address("192.168.1.4", name="Labels.Example", cert=pem, key=pem)
+    assert "labels.example:8443" in hosts(named, 8443), "browsers write host names small"
+    assert origin(named, 8443) == "https://labels.example:8443"
 
 
 def test_a_given_answer_may_be_corrected_through_history(home: Home, anna: httpx.Client) -> None:

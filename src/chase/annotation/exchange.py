@@ -148,6 +148,13 @@ class Outcome:
 def read_csv(text: str) -> list[Line]:
     """Lines of a CSV with a header: ``sample`` or ``name``, ``class`` or ``label``; the rest may be missing."""
     reader = csv.DictReader(io.StringIO(text.removeprefix("\ufeff")))
+    try:
+        return _csv_lines(reader)
+    except csv.Error as error:
+        raise LabelError(f"line {reader.line_num + 1} cannot be read as CSV: {error}") from None
+
+
+def _csv_lines(reader: csv.DictReader[str]) -> list[Line]:
     header = set(reader.fieldnames or ())
     if not header & {"sample", "name"} or not header & {"class", "label"}:
         raise LabelError(
@@ -177,7 +184,7 @@ def read_label_studio(text: str) -> list[Line]:
     """The last annotation of each task of a Label Studio JSON export; tasks without any are passed over."""
     try:
         tasks = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise LabelError(f"the file is not JSON: {error}") from None
     if not isinstance(tasks, list):
         raise LabelError("a Label Studio file is a JSON list of tasks")
@@ -279,7 +286,7 @@ def _given(home: Home, line: Line, annotator: str, revise: bool) -> Given | None
 
 def _sample(home: Home, line: Line) -> int:
     if line.sample is not None:
-        if home.inbox.sample_name(line.sample) is None:
+        if abs(line.sample) >= 2**63 or home.inbox.sample_name(line.sample) is None:
             raise AnswerRefused("unknown sample", f"sample {line.sample} is not one of this client's")
         return line.sample
     found = home.inbox.sample_named(line.name)
@@ -293,7 +300,14 @@ def _label(classes: Iterable[str], line: Line) -> int | None:
     if line.class_name:
         if line.class_name not in names:
             raise AnswerRefused("unknown class", f"there is no class '{line.class_name}'")
-        return names.index(line.class_name)
+        meant = [number for number, name in enumerate(names) if name == line.class_name]
+        if line.label is None:
+            return meant[0]
+        if line.label not in meant:
+            raise AnswerRefused(
+                "unknown class",
+                f"class '{line.class_name}' is number {meant[0]}, not {line.label}: change both or empty one of them",
+            )
     if line.label is None and not line.reason:
         raise AnswerRefused("unknown class", "neither a class nor a reason to skip is given")
     return line.label

@@ -88,6 +88,12 @@ class Inbox:
         with self.database.reading() as db:
             return db.execute("SELECT 1 FROM questions WHERE sample = ? LIMIT 1", (sample,)).fetchone() is not None
 
+    def was_answered(self, sample: int, annotator: int) -> bool:
+        """Whether this annotator ever answered the sample, even if the answer was taken back."""
+        query = "SELECT 1 FROM answers WHERE sample = ? AND annotator = ? LIMIT 1"
+        with self.database.reading() as db:
+            return db.execute(query, (sample, annotator)).fetchone() is not None
+
     # the training side
 
     def file(self, questions: Iterable[Question]) -> int:

@@ -7,6 +7,7 @@ kill leaves all of it or nothing, and answers are numbered in the order in which
 
 from __future__ import annotations
 
+import secrets
 import sqlite3
 import threading
 from collections.abc import Iterator
@@ -90,7 +91,7 @@ def statements(script: str) -> Iterator[str]:
 
 
 class Database:
-    """One connection, shared by threads through a lock."""
+    """One connection, shared by threads through a lock; ``identity`` tells this inbox from every other."""
 
     def __init__(self, path: Path, create: bool = False) -> None:
         self.path = path
@@ -118,6 +119,8 @@ class Database:
                 db.execute(f"PRAGMA user_version = {FORMAT}")
             elif version != FORMAT:
                 raise LabelError(f"{self.path} has format {version}, this version of chase reads {FORMAT}")
+            db.execute("INSERT INTO meta VALUES ('home', ?) ON CONFLICT DO NOTHING", (secrets.randbits(52),))
+            self.identity = format(db.execute("SELECT value FROM meta WHERE key = 'home'").fetchone()[0], "013x")
 
     @contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:

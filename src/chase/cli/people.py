@@ -27,6 +27,9 @@ def page_beside(experiment: Experiment, port: int, say: Callable[[str], None]) -
         if settings.wait == 0:
             say("rounds do not wait for you: unanswered samples wait in the inbox (--wait 60 waits a minute a round)")
         yield lambda: wait_for_answers(home, settings.wait)
+    left = home.ledger.open_count()
+    if left:
+        say(f"{left} samples still wait for you: chase label {home.path}, then chase resume with more rounds")
     home.close()
 
 

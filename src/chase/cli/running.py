@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from chase import settings as settings_room
-from chase.annotation.page.serving import PORT
+from chase.annotation.page.serving import PORT, Address, bind
 from chase.cli.comparing import compare
 from chase.cli.covering import show_coverage
 from chase.cli.people import page_beside
@@ -71,6 +71,8 @@ def run(
     if strategy is not None:
         changes |= method_changes(strategy)
     chosen = settings_room.load(preset, changes)
+    if chosen.annotator == "page":
+        bind(Address(port=page_port)).close()  # a port in use is refused before a directory is made
     go(Experiment.begin(chosen, out or new_directory(preset, chosen.strategy)), as_json, page_port)
 
 

@@ -14,6 +14,7 @@ GET  /api/samples/7 a sample that was asked for
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Awaitable, Callable, Collection
 from importlib.resources import files
 from typing import Any
@@ -33,12 +34,18 @@ from chase.annotation.people import SESSION_SECONDS, Person
 from chase.annotation.views import SampleView, Shown
 from chase.core.errors import LabelError
 
-COOKIE = "chase_session"
 MEDIA = {"html": "text/html", "css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
 MOST_AT_ONCE = 100
+NUMBER = re.compile("[0-9]{1,16}")
+"""A number in an address: short enough for the database."""
 
 Json = dict[str, Any]
 Handler = Callable[[Person, Json], Json]
+
+
+def cookie_name(home: Home, secure: bool) -> str:
+    """Browsers share cookies among the ports of a host, so each home has a cookie of its own."""
+    return f"{'__Host-' if secure else ''}chase_{home.database.identity}"
 
 
 def static_files() -> dict[str, tuple[bytes, str]]:
@@ -56,6 +63,7 @@ class Page:
 
     def __init__(self, home: Home, view: SampleView, secure: bool) -> None:
         self._home, self._view, self._secure = home, view, secure
+        self._cookie = cookie_name(home, secure)
         self._static = static_files()
 
     def app(self, hosts: Collection[str]) -> ASGIApp:
@@ -66,9 +74,9 @@ class Page:
             Route("/static/{name}", self._file),
             Route("/api/enter", self._enter, methods=["POST"]),
             Route("/api/leave", self._leave, methods=["POST"]),
-            Route("/api/me", self._with_session(self.me)),
+            Route("/api/me", self._me),
             Route("/api/history", self._with_session(self.history)),
-            Route("/api/samples/{sample:int}", self._sample),
+            Route("/api/samples/{sample}", self._sample),
             *(Route(f"/api/{name}", self._with_session(do), methods=["POST"]) for name, do in posts.items()),
         ]
         handlers: dict[Any, Any] = {
@@ -95,7 +103,7 @@ class Page:
     # sessions
 
     def _person(self, request: Request) -> Person:
-        person = self._home.people.whose(request.cookies.get(COOKIE, ""))
+        person = self._home.people.whose(request.cookies.get(self._cookie, ""))
         if person is None:
             raise Refused(401, "open your own link to enter", "no session")
         return person
@@ -115,34 +123,41 @@ class Page:
             session = self._home.people.enter(token)
         except LabelError as error:
             raise Refused(401, str(error), "bad link") from None
-        response = JSONResponse({})
-        response.set_cookie(
-            COOKIE, session, max_age=int(SESSION_SECONDS), httponly=True, samesite="strict", secure=self._secure
-        )
+        return self._keeping({}, session)
+
+    async def _me(self, request: Request) -> Response:
+        # The cookie is given anew: a session lasts as long as it is used.
+        return self._keeping(self.me(self._person(request), {}), request.cookies[self._cookie])
+
+    def _keeping(self, body: Json, session: str) -> Response:
+        response, age = JSONResponse(body), int(SESSION_SECONDS)
+        response.set_cookie(self._cookie, session, max_age=age, httponly=True, samesite="strict", secure=self._secure)
         return response
 
     async def _leave(self, request: Request) -> Response:
-        self._home.people.leave(request.cookies.get(COOKIE, ""))
+        self._home.people.leave(request.cookies.get(self._cookie, ""))
         response = JSONResponse({})
-        response.delete_cookie(COOKIE)
+        response.delete_cookie(self._cookie, httponly=True, samesite="strict", secure=self._secure)
         return response
 
     # with a session
 
     async def _sample(self, request: Request) -> Response:
-        shown = await run_in_threadpool(self._shown, request, int(request.path_params["sample"]))
-        return Response(shown.body, headers={"content-type": shown.media, "content-security-policy": "sandbox"})
+        shown = await run_in_threadpool(self._shown, request, request.path_params["sample"])
+        policy = "default-src 'none'; sandbox"
+        return Response(shown.body, headers={"content-type": shown.media, "content-security-policy": policy})
 
-    def _shown(self, request: Request, sample: int) -> Shown:
+    def _shown(self, request: Request, sample: str) -> Shown:
         self._person(request)
-        if sample > 2**53 or not self._home.inbox.was_asked(sample):
+        if not NUMBER.fullmatch(sample) or not self._home.inbox.was_asked(int(sample)):
             raise Refused(404, "no such sample was asked for")
-        return self._view.show(sample)
+        return self._view.show(int(sample))
 
     def me(self, person: Person, body: Json) -> Json:
         """Who I am and what I am labelling."""
         card = self._home.card
         return {
+            "home": self._home.database.identity,
             "annotator": person.name,
             "reveal": person.reveal,
             "site": card.name,
@@ -193,8 +208,12 @@ class Page:
             key=f"{person.id}:{text(one, 'key')}" if one.get("key") is not None else None,
             batch=batch,
             revise=one.get("revise") is True,
-            saw_model=person.reveal == "before",
+            saw_model=person.reveal == "before" or (person.reveal == "after" and self._answered(person, one)),
         )
+
+    def _answered(self, person: Person, one: Json) -> bool:
+        """Whether this person answered the sample before and so was shown what the model thought."""
+        return self._home.inbox.was_answered(whole(one, "sample", None), person.id)
 
     def undo(self, person: Person, body: Json) -> Json:
         """Take back my last stroke, or the one before answer ``before``."""
@@ -207,11 +226,10 @@ class Page:
 
     def history(self, person: Person, body: Json) -> Json:
         """My answers, newest first."""
-        try:
-            before, limit = int(body.get("before", 2**53)), int(body.get("limit", 30))
-        except ValueError:
-            raise Refused(400, "'before' and 'limit' must be whole numbers") from None
-        rows = self._home.ledger.history(person.id, min(before, 2**53), min(max(limit, 1), MOST_AT_ONCE))
+        before, limit = str(body.get("before", 10**16 - 1)), str(body.get("limit", 30))
+        if not NUMBER.fullmatch(before) or not NUMBER.fullmatch(limit):
+            raise Refused(400, "'before' and 'limit' must be whole numbers of at most 16 digits")
+        rows = self._home.ledger.history(person.id, int(before), min(max(int(limit), 1), MOST_AT_ONCE))
         for row in rows:
             row["thoughts"] = json.loads(row["thoughts"] or "[]") if person.reveal != "never" else []
         return {"answers": rows}

@@ -115,14 +115,19 @@ def whole(body: dict[str, Any], key: str, default: int | None, low: int = 0, hig
 def text(body: dict[str, Any], key: str, default: str | None = None, longest: int = 200) -> str:
     """A text within limits; without a default it must be there."""
     value = body.get(key, default)
-    if not isinstance(value, str) or len(value) > longest:
+    if not isinstance(value, str) or len(value) > longest or not _storable(value):
         raise Refused(400, f"'{key}' must be a text of at most {longest} characters")
     return value
+
+
+def _storable(value: str) -> bool:
+    """JSON can hold half of a character, which no file can."""
+    return not any("\ud800" <= character <= "\udfff" for character in value)
 
 
 def seconds(body: dict[str, Any], key: str) -> float | None:
     """A duration of at most a day, None where nothing sensible was sent."""
     value = body.get(key)
-    if not isinstance(value, int | float) or isinstance(value, bool) or not math.isfinite(value):
+    if not isinstance(value, int | float) or isinstance(value, bool) or math.isnan(value := max(min(value, 86400), 0)):
         return None
-    return min(max(float(value), 0.0), 86400.0)
+    return float(value)

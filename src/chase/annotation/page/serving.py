@@ -7,6 +7,7 @@ import multiprocessing
 import os
 import signal
 import socket
+import ssl
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -53,6 +54,28 @@ class Address:
                 f"{self.host} can be reached from other machines, so samples and labels need encryption: "
                 "give --tls-cert and --tls-key, or leave --host out to serve this machine only"
             )
+        if is_wildcard(self.host) and not self.name:
+            raise LabelError(f"{self.host} means every interface and is no address to open: give the name with --name")
+
+    def check_certificate(self) -> None:
+        """Refuse files that are no certificate and key before links are given out."""
+        if self.cert is None:
+            return
+        try:
+            # Without a password given, OpenSSL would ask for one at the terminal.
+            ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(self.cert, self.key, password=lambda: "")
+        except (ssl.SSLError, OSError) as error:
+            raise LabelError(
+                f"{self.cert} and {self.key} are not a PEM certificate and its key without a password: {error}"
+            ) from None
+
+
+def is_wildcard(host: str) -> bool:
+    """Whether the address stands for every interface."""
+    try:
+        return ipaddress.ip_address(host).is_unspecified
+    except ValueError:
+        return False
 
 
 def is_loopback(host: str) -> bool:
@@ -76,13 +99,13 @@ def bind(address: Address) -> socket.socket:
         listening.listen(128)
     except (OSError, OverflowError) as error:
         listening.close()
-        raise LabelError(f"cannot serve on {address.host} port {address.port}: {error}; try another --port") from None
+        raise LabelError(f"cannot serve on {address.host} port {address.port}: {error}; choose another port") from None
     return listening
 
 
 def origin(address: Address, port: int) -> str:
     """The page's address as a browser writes it."""
-    name = address.name or ("127.0.0.1" if address.host == "localhost" else address.host)
+    name = (address.name or ("127.0.0.1" if address.host == "localhost" else address.host)).lower()
     if ":" in name:
         name = f"[{name}]"
     return f"{'https' if address.secure else 'http'}://{name}:{port}"
@@ -90,7 +113,7 @@ def origin(address: Address, port: int) -> str:
 
 def hosts(address: Address, port: int) -> set[str]:
     """The Host headers that the page answers to: a name that an outsider points here is not among them."""
-    names = {address.name, address.host} - {""}
+    names = {address.name.lower(), address.host.lower()} - {""}  # as browsers write them
     if is_loopback(address.host):
         names |= {"127.0.0.1", "localhost", "::1"}
     spelled = {f"[{n}]" if ":" in n else n for n in names}
@@ -125,6 +148,7 @@ def server(home: Home, address: Address, port: int) -> uvicorn.Server:
 def serve(home: Home, address: Address, announce: Callable[[str], None]) -> None:
     """Serve until interrupted; ``announce`` is told the page's address."""
     address.check()
+    address.check_certificate()
     with bind(address) as listening:
         port = int(listening.getsockname()[1])
         announce(origin(address, port))

@@ -29,6 +29,7 @@ const pause = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 export class Outbox {
   // Sends one thing after the other. What cannot be sent stays, survives a reload and is tried again; every
   // answer carries a key of its own, so one that arrived although its receipt was lost is not taken in twice.
+  // It is kept by home and annotator: another home at the same address must not get these answers.
   constructor(owner, { delivered, refused, trouble }) {
     this.place = `chase.outbox.${owner}`;
     this.waiting = JSON.parse(localStorage.getItem(this.place) ?? "[]");

@@ -247,8 +247,12 @@ function failed(error) {
   poll = setTimeout(refill, POLL_MS);
 }
 
+function owner() {
+  return `${me.home}.${me.annotator}`;
+}
+
 function makeOutbox() {
-  return new Outbox(me.annotator, {
+  return new Outbox(owner(), {
     delivered(result, body, left) {
       for (const one of result.refused) notice(one.kind === "already answered" ? `Not taken: ${one.error}.` : one.error);
       const last = result.accepted.at(-1);
@@ -382,7 +386,10 @@ function showGrid(questions) {
 function answerGrid(label, reason) {
   const words = nameOf(label, reason);
   const { questions, seconds: each } = grid.take(words);
-  if (!questions.length) return;
+  if (!questions.length) {
+    notice("Select samples first, then choose their class.");
+    return;
+  }
   for (const question of questions) sent.add(question.id);
   const answers = questions.map((question) => ({ sample: question.sample, label, reason, seconds: each, key: key() }));
   countHere(questions.length, label === null);
@@ -440,7 +447,9 @@ function historyLine(one) {
   const when = document.createElement("time");
   const at = new Date(one.answered_at * 1000);
   when.dateTime = at.toISOString();
-  when.textContent = at.toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" });
+  const today = at.toDateString() === new Date().toDateString();
+  const day = today ? {} : { day: "numeric", month: "short" };
+  when.textContent = at.toLocaleString([], { ...day, hour: "2-digit", minute: "2-digit" });
   const small = document.createElement(me.kind === "text" ? "span" : "img");
   small.className = me.kind === "text" ? "snip" : "";
   load(one.sample).then((sample) => {
@@ -600,7 +609,7 @@ async function begin() {
   document.title = `Labelling: ${me.site}`;
   $("site").textContent = me.site;
   $("annotator").textContent = me.annotator;
-  picker = new ClassPicker(me.classes, me.annotator, (label) => answer(label));
+  picker = new ClassPicker(me.classes, owner(), (label) => answer(label));
   grid = new Grid(me.kind, altOf);
   outbox = makeOutbox();
   listen();
@@ -608,4 +617,8 @@ async function begin() {
   picker.focus();
 }
 
+// A link pasted into a page that is open changes only what stands behind the #: begin anew with it.
+addEventListener("hashchange", () => {
+  if (location.hash.startsWith("#token=")) location.reload();
+});
 begin();

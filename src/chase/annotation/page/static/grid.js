@@ -133,9 +133,11 @@ export class Grid {
     return true;
   }
 
-  // The selected ones, or the one that has the focus; they get a badge and leave the selection.
+  // The selected ones, or the one that has the focus; they get a badge and leave the selection. A tap on a class
+  // with nothing selected takes none: it would label a sample that nobody pointed at.
   take(words) {
-    const places = this.selected.size ? [...this.selected].sort((a, b) => a - b) : [this.at];
+    const focused = this.tiles.contains(document.activeElement) ? [this.at] : [];
+    const places = this.selected.size ? [...this.selected].sort((a, b) => a - b) : focused;
     const taken = places.filter((place) => !this.done.has(place));
     for (const place of taken) {
       this.done.set(place, words);
