@@ -17,12 +17,14 @@ from typing import Any
 
 import pytest
 from homes import ask, image_home
+from typer.testing import CliRunner
 
 from chase.annotation.home import Home
 from chase.annotation.inbox import Given
 from chase.annotation.page.serving import Address, bind
 from chase.checkpoint import Checkpoint
-from chase.cli.people import wait_for_answers
+from chase.cli.main import app
+from chase.cli.people import page_beside, wait_for_answers
 from chase.core.errors import LabelError, SettingsError
 from chase.core.weights import digest
 from chase.experiment import Experiment
@@ -206,5 +208,20 @@ def test_label_serves_over_tls_and_ends_quietly(tmp_path: Path) -> None:
 
 
 def test_a_port_in_use_is_named(tmp_path: Path) -> None:
-    with bind(Address(port=0)) as first, pytest.raises(LabelError, match="try another --port"):
+    with bind(Address(port=0)) as first, pytest.raises(LabelError, match="choose another port"):
         bind(Address(port=first.getsockname()[1]))
+
+
+def test_a_run_whose_page_has_no_port_leaves_nothing_behind(tmp_path: Path) -> None:
+    with bind(Address(port=0)) as taken:
+        options = ["--page-port", str(taken.getsockname()[1]), "--out", str(tmp_path / "run")]
+        refused = CliRunner().invoke(app, ["run", "digits", "--annotator", "page", *options])
+    assert isinstance(refused.exception, LabelError)
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_run_says_how_to_go_on_with_what_is_left(tmp_path: Path) -> None:
+    experiment, said = begin(tmp_path / "run", annotator="page"), list[str]()
+    with page_beside(experiment, 0, said.append):
+        ask(experiment.open_home(), experiment.open_home().samples()[0][:2].tolist())
+    assert said[-1].startswith("2 samples still wait for you: chase label")
