@@ -8,7 +8,9 @@ import pytest
 from support import Site, simulate, small_settings
 
 from chase.core.errors import SettingsError
+from chase.core.messages import ClientUpdate
 from chase.data.resident import DataSet
+from chase.site.turn import agreed_metrics
 
 
 @pytest.mark.parametrize("strategy", ["random", "entropy"])
@@ -39,3 +41,8 @@ def test_two_losses_of_ones_own_are_refused() -> None:
     assert small_settings(strategy="kafal").loss == "kcfu"
     assert small_settings(strategy="kafal", loss="cross-entropy").loss == "cross-entropy"
     assert small_settings(strategy="ev", loss="kcfu").loss == "kcfu"
+
+
+def test_a_site_sends_up_what_observing_cost() -> None:
+    update = ClientUpdate(0, 1, {}, 3, {"observed_inferences": 30.0, "samples_seen": 1.0}, {})
+    assert agreed_metrics(update) == {"observed_inferences": 30.0}

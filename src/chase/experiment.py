@@ -59,6 +59,20 @@ def check_same_data(record: Record, data: DataSet) -> None:
         )
 
 
+def check_rounds(record: Record, wanted: Any) -> None:
+    """Refuse to lose finished rounds: to a checkpoint that is gone, or to fewer ``rounds`` than are done."""
+    manifest, _ = Checkpoint(record.path / "checkpoint").latest()
+    if manifest is None and len(record.metrics) > 1:  # a kill in the first round leaves one line at most
+        raise CheckpointError(
+            f"{record.path}/checkpoint is gone, but {len(record.metrics)} rounds were done: "
+            "bring it back, or start a new run"
+        )
+    if manifest is not None and isinstance(wanted, int) and wanted < manifest.round:
+        raise RunDirectoryError(
+            f"rounds = {wanted}, but {record.path} has {manifest.round} rounds done: set that many or more"
+        )
+
+
 @dataclass
 class Experiment:
     """One run that can be stopped at any moment and gone on with."""
@@ -86,6 +100,7 @@ class Experiment:
     def resume(cls, path: Path, changes: dict[str, Any] | None = None) -> Experiment:
         """Go on with the run in a directory."""
         record = Record.open(path)
+        check_rounds(record, (changes or {}).get("rounds"))
         if changes:
             record.change(changes)
         data = load_data(record.settings)

@@ -157,6 +157,18 @@ def test_two_damaged_checkpoints_name_the_files(chase: Chase, run: Path) -> None
     assert "server-000002.safetensors is damaged" in said
 
 
+def test_finished_rounds_are_not_lost_to_a_checkpoint_that_is_gone(chase: Chase, run: Path) -> None:
+    shutil.rmtree(run / "checkpoint")
+    assert "checkpoint is gone, but 2 rounds were done: bring it back" in chase.refused("resume", run)
+    assert len(Record.open(run).metrics) == 2
+
+
+def test_a_run_cannot_be_made_shorter_than_it_is(chase: Chase, run: Path) -> None:
+    said = chase.refused("resume", run, "--set", "rounds=1")
+    assert f"rounds = 1, but {run} has 2 rounds done: set that many or more" in said
+    assert Record.open(run).settings.rounds == 2
+
+
 def test_metrics_that_are_gone_are_noticed(chase: Chase, run: Path) -> None:
     (run / "metrics.jsonl").unlink()
     assert "metrics.jsonl is damaged: the checkpoint is of round 2, but only 0 lines" in chase.refused("resume", run)

@@ -66,3 +66,14 @@ def test_every_command_has_help_with_an_example(
     for command in ("run", "resume", "list"):
         assert call(monkeypatch, command, "--help") == 0
         assert f"Example: chase {command}" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("command", ["run", "resume", "export", "demo"])
+def test_help_shows_defaults_and_an_example_without_stray_backslashes(
+    command: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert call(monkeypatch, command, "--help") == 0
+    said = capsys.readouterr().out
+    assert f"Example: chase {command}" in said
+    assert "[default: " in said or "[required]" in said
+    assert "\\" not in said

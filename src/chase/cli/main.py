@@ -6,10 +6,13 @@ import os
 import sys
 
 import typer
+import typer.core
 
 from chase import __version__
 from chase.cli import data, demo, federation, labelling, listing, reporting, running, site, studying, using, watching
 from chase.core.errors import ChaseError
+
+typer.core.HAS_RICH = False  # else help texts show "\[default: 30]": typer escapes for rich even when it is off
 
 app = typer.Typer(
     name="chase",

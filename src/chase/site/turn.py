@@ -25,7 +25,7 @@ from chase.site.place import Site
 from chase.workshop import Workshop
 
 METRICS = frozenset(
-    {"train_loss", "ev_sum", "ev_count", "labels", "inferences", "inferred_samples"}
+    {"train_loss", "ev_sum", "ev_count", "labels", "inferences", "observed_inferences", "inferred_samples"}
     | {f"pool_{name}" for name in ("labeled", "unlabeled", "asked", "dormant", "set_aside")}
 )
 """The metrics that go up; besides them only ``seconds_...`` of each phase."""

@@ -13,5 +13,5 @@ STUDY = Study(
             figures=("ev-accuracy",),
         ),
     ),
-    "EV is tracked for methods that do not need it too; the seconds and inferences of these runs include that.",
+    "EV is tracked for all methods; the seconds of these runs include that, their inferences do not.",
 )
