@@ -8,6 +8,7 @@ says what belongs to it, so that it can be gone on with: what is finished is not
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -60,7 +61,7 @@ def plan_arms(values: Mapping[str, Any], methods: Sequence[str], seeds: Sequence
 
 def is_comparison(path: Path) -> bool:
     """Whether a directory holds a comparison."""
-    return (path / PLAN).is_file()
+    return os.path.isfile(path / PLAN)  # unlike Path.is_file, never raises
 
 
 def read_arms(path: Path, changes: Mapping[str, Any] | None = None) -> list[Arm]:
