@@ -130,6 +130,14 @@ def test_a_csv_of_texts(tmp_path):
     assert data.train.ready(torch.arange(2)).dtype == torch.int64
 
 
+def test_cells_of_a_csv_stay_what_they_are(tmp_path):
+    rows = "".join(f"text {n},{'NA' if n % 2 else '01'},00{n % 2}\n" for n in range(12))
+    data = sources.load(str(write_csv(tmp_path / "x.csv", "text,label,site\n" + rows + "later,,007\n")))
+    assert data.classes == ("01", "NA")
+    assert data.group_names == ("000", "001", "007")
+    assert (data.train_labels < 0).sum() == 1
+
+
 def test_usual_column_names_need_no_setting(tmp_path):
     path = write_csv(tmp_path / "x.csv", REVIEWS)
     data = sources.load(str(path))
@@ -243,6 +251,14 @@ def test_no_network_and_no_copy_is_one_sentence(tmp_path, monkeypatch):
     with pytest.raises(DataError, match=r"chase data get mnist.*mnist/train\.parquet and mnist/test\.parquet"):
         sources.load("mnist", str(tmp_path))
     assert list(tmp_path.glob("**/*mnist*")) == []
+
+
+def test_fetching_leaves_a_directory_of_the_users_alone(tmp_path):
+    (tmp_path / "mnist").mkdir()
+    (tmp_path / "mnist" / "test.parquet").write_text("mine")
+    with pytest.raises(DataError, match=r"is there but has no train\.parquet"):
+        hub.get("mnist", tmp_path)
+    assert (tmp_path / "mnist" / "test.parquet").read_text() == "mine"
 
 
 def test_a_hub_data_set_is_read_by_its_id_from_the_local_layout(tmp_path):

@@ -13,6 +13,7 @@ import os
 import shutil
 import uuid
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -52,8 +53,12 @@ def cached(name: str, key: str, make: Callable[[], Decoded]) -> Decoded:
     made = make()
     try:
         _write(entry, made)
-    except OSError:
-        return made
+    except OSError as error:
+        reason = error.strerror or error
+        note = (
+            f"decoded data cannot be kept in {entry.parent} ({reason}), so every start decodes it anew: set CHASE_CACHE"
+        )
+        return replace(made, problems=(*made.problems, note))
     return _read(entry) or made
 
 

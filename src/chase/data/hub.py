@@ -39,6 +39,8 @@ def get(name: str, into: Path) -> Path:
     place = into / local_name(name)
     if (place / "train.parquet").is_file():
         return place
+    if place.exists() and any(place.iterdir()):
+        raise DataError(f"{place} is there but has no train.parquet: add it, or remove the directory and fetch again")
     known = KNOWN.get(name)
     hub = known.hub if known is not None else name.removeprefix(PREFIX)
     hub_id, _, config = hub.partition(":")
@@ -66,7 +68,7 @@ def _beside(place: Path) -> Iterator[Path]:
             ) from None
         yield temporary
         if place.exists():
-            shutil.rmtree(place)
+            place.rmdir()
         temporary.rename(place)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)

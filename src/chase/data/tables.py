@@ -46,12 +46,21 @@ def read_table(path: Path) -> Table:
     try:
         if path.suffix == ".parquet":
             return Table(path, pyarrow.parquet.read_table(path, memory_map=True))
-        text = pyarrow.csv.ConvertOptions(strings_can_be_null=True)
-        quoted = pyarrow.csv.ParseOptions(newlines_in_values=True, delimiter="\t" if path.suffix == ".tsv" else ",")
-        return Table(path, pyarrow.csv.read_csv(path, parse_options=quoted, convert_options=text))
+        return Table(path, _read_csv(path))
     except (OSError, pa.ArrowException) as error:
         first = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise DataError(f"cannot read {path}: {first}") from None
+
+
+def _read_csv(path: Path) -> Any:
+    """All cells as text, so that a site "007" and a class "NA" stay what they are; only an empty cell is null."""
+    parse = pyarrow.csv.ParseOptions(newlines_in_values=True, delimiter="\t" if path.suffix == ".tsv" else ",")
+    with pyarrow.csv.open_csv(path, parse_options=parse) as reader:
+        names = reader.schema.names
+    convert = pyarrow.csv.ConvertOptions(
+        column_types=dict.fromkeys(names, pa.string()), null_values=[""], strings_can_be_null=True
+    )
+    return pyarrow.csv.read_csv(path, parse_options=parse, convert_options=convert)
 
 
 def class_names(table: Table, column: str) -> tuple[str, ...]:
