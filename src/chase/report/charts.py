@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from matplotlib.colors import LogNorm, Normalize
+from matplotlib.ticker import MaxNLocator
 
 from chase.report.plots import Curve, keep_means_readable, name_ticks, shorten
 from chase.report.runs import Numbers
@@ -101,6 +102,7 @@ def differences(title: str, ylabel: str, curves: Sequence[Curve | None]) -> str:
             axes.plot(
                 c.x, c.mean, color=look.colour, linestyle=look.line, marker=look.marker, markevery=every, label=c.label
             )
+        axes.xaxis.set_major_locator(MaxNLocator(nbins=7, integer=True))
         axes.margins(x=0.02)
         keep_means_readable(axes, [c for _, c in drawn], ROOM)
         add_legend(figure, axes, columns)

@@ -28,20 +28,17 @@ def held_counts(run: RunData) -> Numbers | None:
 
 
 def held_figure(run: RunData, most: int = MANY_CLIENTS) -> str:
-    """Samples by client and class, by shade; logarithmic where counts are very uneven."""
+    """Samples by client and class, in logarithmic shades."""
     held = held_counts(run)
     if held is None:
         return ""
     shown, clients = held[:most], [str(name) for name in run.coverage["clients"]][:most]
-    positive = shown[shown > 0]
-    uneven = bool(positive.size) and float(positive.max()) > 50 * float(positive.min())
     title = "Samples by client and class"
     some = f" The first {most} of {len(held)} clients." if len(held) > most else ""
     caption = f"Seed {run.seed}; the partition is the same for every method of a seed.{some}"
-    if uneven:
-        caption += " Logarithmic shades; an empty cell is none."
+    caption += " Logarithmic shades; an empty cell is none."
     names = [str(name) for name in run.coverage["classes"]]
-    svg = charts.matrix(title, ("class", "client"), names, clients, shown, "samples", uneven)
+    svg = charts.matrix(title, ("class", "client"), names, clients, shown, "samples", logarithmic=True)
     return html_figure(svg, title, caption)
 
 

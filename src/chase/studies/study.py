@@ -40,7 +40,9 @@ def said(key: str, value: Any) -> str:
     """A changed setting in words."""
     if key in ("behaviour", "partition"):
         return "IID" if value == "iid" else str(value)
-    return f"{key} {value}"
+    words = {"augment": "augmentation" if value else "no augmentation", "form": f"{value}"}
+    words |= {"cycle_rounds": f"{value} rounds a cycle", "cycle_budget": f"{value} budget"}
+    return words.get(key, f"{key} {value}")
 
 
 @dataclass(frozen=True)
