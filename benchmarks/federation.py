@@ -62,6 +62,19 @@ def memory(groups: set[int]) -> dict[str, list[int]]:
     return found
 
 
+def processor_seconds(groups: set[int]) -> float:
+    """Seconds of processor time that these groups have used, ended children included."""
+    ticks = 0
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = stat.read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        if int(fields[2]) in groups:
+            ticks += sum(int(fields[at]) for at in (11, 12, 13, 14))
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
 class Sampler(threading.Thread):
     """Remembers the most memory seen, in all and by role, and the most clients at once."""
 
@@ -105,26 +118,40 @@ def measure(sites: int, rounds: int) -> dict[str, Any]:
             for name, home in loopback.homes.items():
                 supervisor.start(launch.site_job(home, name, f"127.0.0.1:{port}", trust, launch.free_port()))
             groups = {supervisor.pid(name) for name in ("superlink", "superexec", *loopback.homes)}
+            link = {supervisor.pid("superlink")}
             sampler = Sampler(groups)
             sampler.start()
-            watch, marks = launch.Watch(loopback.charter, patience=600.0), dict[int, tuple[int, int, int]]()
+            watch, marks = launch.Watch(loopback.charter, patience=600.0), dict[int, tuple[float, ...]]()
             watch.begin()
             phase = ""
             while phase not in ("finished", "failed") and time.monotonic() - began < LIMIT:
                 supervisor.tend()
                 phase = watch.look()
                 round = int(state(loopback.charter.run).get("round", 0))
-                marks.setdefault(round, (proxy.up, proxy.down, proxy.requests))
+                if round not in marks:
+                    marks[round] = (
+                        proxy.up,
+                        proxy.down,
+                        proxy.requests,
+                        processor_seconds(groups),
+                        processor_seconds(link),
+                    )
                 time.sleep(0.2)
             sampler.over.set()
-            marks[rounds + 1] = (proxy.up, proxy.down, proxy.requests)
+            marks[rounds + 1] = (
+                proxy.up,
+                proxy.down,
+                proxy.requests,
+                processor_seconds(groups),
+                processor_seconds(link),
+            )
             web.should_exit = True
         if phase != "finished":
             raise SystemExit(f"{sites} sites: the run did not finish within {LIMIT:.0f} s")
         metrics = Record.open(loopback.charter.run).metrics
     seconds = [line["seconds"] for line in metrics]
     trained = [sum(v for k, v in line["seconds_by_phase"].items() if k in ("train", "track")) for line in metrics]
-    a, b = marks[min(marks)], marks[max(marks)]
+    a, b = marks[min(r for r in marks if r >= 1)], marks[rounds + 1]
     return {
         "sites": sites,
         "rounds": rounds,
@@ -134,6 +161,8 @@ def measure(sites: int, rounds: int) -> dict[str, Any]:
         "up_kb_a_site_and_round": round_off((b[0] - a[0]) / 1024 / sites / rounds),
         "down_kb_a_site_and_round": round_off((b[1] - a[1]) / 1024 / sites / rounds),
         "requests_a_site_and_round": round_off((b[2] - a[2]) / sites / rounds),
+        "processor_s_a_site_and_round": round_off((b[3] - a[3]) / sites / rounds),
+        "superlink_ms_a_request": round_off(1000 * (b[4] - a[4]) / max(1, b[2] - a[2])),
         "most_memory_mb": sampler.most // 1024,
         "clients_at_once": sampler.at_once,
         "mb_of_one": {role: size // 1024 for role, size in sorted(sampler.one.items())},

@@ -50,6 +50,7 @@ class Outcome:
     late: list[str] = field(default_factory=list)
     busy: list[str] = field(default_factory=list)
     absent: list[str] = field(default_factory=list)
+    """Sites that were not there when the round began."""
     missing: list[str] = field(default_factory=list)
     """Sites that were asked and did not answer before the round was closed."""
     refused: dict[str, str] = field(default_factory=dict)
@@ -201,7 +202,7 @@ class Rounds:
                 where, what = outcome.missing, "missing"
             elif debts:
                 where, what = outcome.busy, "busy"
-            elif client in here:
+            elif client in here and self._tries[client]:
                 where, what = outcome.missing, "missing"
             else:
                 where, what = outcome.absent, "absent"

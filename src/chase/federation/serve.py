@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from chase.core.errors import FederationError
 from chase.core.messages import ClientId, RoundOrder
 from chase.core.timing import Stopwatch
 from chase.core.weights import Weights
+from chase.data.options import DataOptions
 from chase.data.resident import DataSet
 from chase.division import load_data
 from chase.engine.roster import build_net
@@ -38,7 +39,8 @@ from chase.server import Server, new_start
 from chase.settings import Settings
 from chase.site.agreement import Agreement, agreement_of
 
-LOCAL = ("data", "data_dir", "test_data", "init_weights", "engine", "workers", "device")
+LOCAL = frozenset({"init_weights", "engine", "workers", "device", "log_to", "annotator", "page_client", "wait"})
+LOCAL |= {"data", "test_limit", *(field.name for field in fields(DataOptions))}
 """Settings that are each side's own business and are not sent."""
 
 

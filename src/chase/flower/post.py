@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import cache
 
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat, load_ssh_public_key
 from flwr.app import Message
@@ -17,8 +18,9 @@ SUPERLINK = 1
 """The node id under which the SuperLink itself reports that a node died or a message expired."""
 
 
+@cache
 def raw_key(line: str) -> bytes:
-    """An OpenSSH public key as the SuperLink stores it."""
+    """An OpenSSH public key as the SuperLink stores it; remembered, for every look at the nodes asks for all keys."""
     return load_ssh_public_key(line.encode()).public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
 
 

@@ -1,0 +1,156 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+from site_room.sites import tiny_settings
+from typer.testing import CliRunner
+
+from chase.annotation.views import HomeView
+from chase.cli.main import app
+from chase.core.errors import ChaseError, DataError
+from chase.core.messages import RoundOrder
+from chase.engine.roster import build_net
+from chase.models.net import get_weights
+from chase.site import own
+from chase.site.agreement import agreement_of
+from chase.site.place import Site, SiteCard
+from chase.site.status import status
+from chase.site.turn import take_turn
+
+CLASSES = ("cat", "dog")
+
+
+def pictures(root: Path, folder: str, count: int, value: int, size: int = 8) -> None:
+    (root / folder).mkdir(parents=True, exist_ok=True)
+    for number in range(count):
+        pixels = np.full((size, size), value + number % 7, dtype=np.uint8)
+        Image.fromarray(pixels).save(root / folder / f"{folder}-{number}.png")
+
+
+@pytest.fixture
+def scans(tmp_path: Path) -> Path:
+    root = tmp_path / "scans"
+    pictures(root, "cat", 10, 20)
+    pictures(root, "dog", 10, 120)
+    pictures(root, "unlabeled", 30, 60)
+    (root / "unlabeled" / "notes.txt").write_text("not an image")
+    (root / "unlabeled" / "torn.png").write_bytes(b"\x89PNG torn")
+    return root
+
+
+def run(*arguments: object) -> str:
+    """A command as typed; errors as they are."""
+    result = CliRunner().invoke(app, [str(a) for a in arguments], catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    return result.output
+
+
+def test_a_site_of_its_own_images_from_init_to_forget(tmp_path: Path, scans: Path) -> None:
+    home = tmp_path / "home"
+    said = run("site", "init", home, "--data", scans, "--id", "site-a", "--hold-out", "0.2", "--budget", "4")
+    assert "50 samples" not in said  # four are held out
+    assert "46 samples, 16 labelled, 4 held out" in said
+    assert "torn.png" in said
+    assert (home / "node.key").stat().st_mode & 0o777 == 0o600
+    found = json.loads(run("site", "status", home, "--json"))
+    assert (found["classes"], found["annotator"], found["held_out"]) == (["cat", "dog"], "page", 4)
+    more = tmp_path / "more"
+    pictures(more, "later", 3, 90)
+    assert "3 samples added, 0 of them labelled" in run("site", "add", home, more)
+    with pytest.raises(ChaseError, match="there already"):
+        run("site", "add", home, more)
+    assert "1 samples forgotten" in run("site", "forget", home, "later/later-1.png")
+    with pytest.raises(ChaseError, match="no sample called"):
+        run("site", "forget", home, "later/later-1.png")
+    assert status(Site(home))["samples"] == 48
+
+
+def test_sites_that_follow_an_agreement_agree(tmp_path: Path, scans: Path) -> None:
+    home, other = tmp_path / "home", tmp_path / "other"
+    run("site", "init", home, "--data", scans, "--id", "site-a")
+    agreed = tmp_path / "agreement.json"
+    agreed.write_text(run("site", "agreement", home, "digits", "--set", "clients=2"))
+    pictures(tmp_path / "big", "dog", 5, 100, size=20)
+    run("site", "init", other, "--data", tmp_path / "big", "--id", "site-b", "--agreement", agreed)
+    settings = tiny_settings()
+    views = [agreement_of(settings, Site(p).samples(), Site(p).classes) for p in (home, other)]
+    assert views[0] == views[1]
+    assert Site(other).samples().shape == (1, 8, 8)
+
+
+def test_texts_are_read_by_people_and_trained_on_as_numbers(tmp_path: Path) -> None:
+    table = tmp_path / "notes.csv"
+    rows = [f"good news number {n},yes" if n % 2 else f"bad news {n},no" for n in range(20)]
+    table.write_text("text,label\n" + "\n".join(rows) + "\nnobody knows this one,\n")
+    site, problems = own.init(tmp_path / "home", SiteCard("site-t"), [table], own.DataOptions(text_length=8))
+    assert problems == ()
+    assert site.classes == ("no", "yes")
+    assert site.home.card.vocabulary > 0
+    sample = site.home.inbox.sample_named("notes-20.txt")
+    assert sample is not None
+    assert HomeView(site.home).show(sample).body == b"nobody knows this one"
+    settings = tiny_settings(net="text-bag")
+    weights = get_weights(build_net(settings, site.samples(), 2))
+    update = take_turn(site, settings, 0, RoundOrder("run", 1, 0, weights))
+    assert update.num_labeled == 20
+    run("site", "forget", tmp_path / "home", "notes-20.txt")
+    assert not (tmp_path / "home" / "originals" / "notes-20.txt").exists()
+
+
+def test_the_first_turn_and_the_first_questions_of_a_site_with_people(tmp_path: Path, scans: Path) -> None:
+    card = SiteCard("site-a", budget=4, period=1)
+    site, _ = own.init(tmp_path / "home", card, [scans], own.DataOptions())
+    settings = tiny_settings()
+    weights = get_weights(build_net(settings, site.samples(), 2))
+    for round in (1, 2):
+        take_turn(site, settings, 0, RoundOrder("run", round, 0, weights))
+    assert status(site)["open_questions"] == 4  # the site's own budget, not the server's
+    assert status(site)["pools"]["asked"] == 4
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["--data", "nowhere", "--id", "site-a"], "does not exist"),
+        (["--data", "scans", "--id", "Site A"], "does not do as the name"),
+        (["--data", "scans", "--id", "site-a", "--annotator", "robot"], "page or simulated"),
+        (["--data", "scans", "--id", "site-a", "--agreement", "nowhere.json"], "cannot read"),
+        (["--data", "empty", "--id", "site-a"], "holds no images"),
+    ],
+)
+def test_bad_input_is_refused_in_a_sentence(
+    tmp_path: Path, scans: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], says: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(ChaseError, match=says):
+        run("site", "init", "home", *arguments)
+    assert not (tmp_path / "home" / "site.json").exists()
+
+
+def test_a_site_cut_from_a_data_set_takes_no_files(tmp_path: Path) -> None:
+    from site_room.sites import tiny_site
+
+    with pytest.raises(DataError, match="was cut from a data set"):
+        own.read_more(tiny_site(tmp_path / "home"), [tmp_path])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["connect", "home", "--server", "x:1"], "give --ca"),
+        (["connect", "home", "--server", "x:1", "--ca", "nowhere.crt"], "no certificate"),
+        (["status", "home"], "not a site"),
+        (["forget", "home", "x"], "not a site"),
+    ],
+)
+def test_a_place_that_is_no_site_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], says: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ChaseError, match=says):
+        run("site", *arguments)
