@@ -121,6 +121,11 @@ def test_a_directory_that_is_no_run_cannot_be_gone_on_with(chase: Chase, name: s
     assert f"{name} is not a run directory" in chase.refused("resume", name)
 
 
+@pytest.mark.parametrize("command", ["show", "report", "export", "watch"])
+def test_a_name_that_is_too_long_is_no_traceback(chase: Chase, command: str) -> None:
+    assert "x" * 300 in chase.refused(command, "x" * 300)
+
+
 def test_a_run_does_not_go_on_with_other_settings(chase: Chase, run: Path) -> None:
     said = chase.refused("resume", run, "--set", "lr=0.5")
     assert "was begun with lr = 0.02, not 0.5: start a new run for that" in said

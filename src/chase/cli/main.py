@@ -61,3 +61,7 @@ def main() -> None:
         sys.exit(2)
     except BrokenPipeError:
         sys.exit(141)
+    except OSError as error:  # a name too long, a directory that may not be entered, a disk that fails
+        where = f": {error.filename}" if error.filename else ""
+        print(f"chase: {error.strerror or error}{where}", file=sys.stderr)
+        sys.exit(2)
