@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from pathlib import Path
 
 import torch
@@ -11,16 +12,16 @@ from chase.core.errors import CheckpointError, SettingsError
 from chase.core.weights import Array, Weights, contiguous, read
 
 
-class Net(nn.Module):
+class Net(nn.Module, ABC):
     """A network in two parts: ``embed`` gives the penultimate features, ``head`` the logits."""
 
     head: nn.Module
     taps: tuple[str, ...] = ()
     """Names of the submodules whose outputs a loss-prediction module reads."""
 
+    @abstractmethod
     def embed(self, x: Tensor) -> Tensor:
         """x -> features (batch, width)."""
-        raise NotImplementedError
 
     def forward(self, x: Tensor) -> Tensor:
         """x -> logits (batch, classes)."""
