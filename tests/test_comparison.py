@@ -34,7 +34,7 @@ def test_a_comparison_runs_every_method_with_every_seed_and_reports_it(tmp_path:
     told = chase("run", "digits", "-s", "random,entropy@global", "--seeds", "2", "--out", str(out), *FEW)
     names = {"random-seed0", "random-seed1", "entropy@global-seed0", "entropy@global-seed1"}
     assert {path.name for path in out.iterdir() if path.is_dir()} == names
-    assert len(told["methods"]) == 2
+    assert [method["method"] for method in told["methods"]] == ["entropy, model global", "random"]
     assert all(len(method["runs"]) == 2 for method in told["methods"])
     assert (out / "report.html").stat().st_size > 10_000
     settings = Record.open(out / "entropy@global-seed1").settings

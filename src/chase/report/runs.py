@@ -26,7 +26,7 @@ Values = Mapping[str, Any]
 NOT_THE_METHOD = MAY_CHANGE | {"seed"}
 """Settings in which two runs of one method may differ."""
 
-SET_BY_STRATEGY = frozenset({"align", "freeze", "awaken", "subset"})
+SET_BY_STRATEGY = frozenset({"align", "freeze", "awaken", "subset", "loss"})
 """Settings that a strategy fills in: they are named only where runs of one strategy differ in them."""
 
 
@@ -227,13 +227,17 @@ def by_method(runs: Sequence[RunData]) -> list[Method]:
 
 
 def labels_of(settings: Sequence[Values]) -> list[str]:
-    """A short name for each: its strategy, and the settings that tell it from the others."""
+    """A short name for each: its strategy, and the settings that tell it from the others; local is what `model` is."""
     apart = NOT_THE_METHOD | {"strategy"}
     named = dict.fromkeys(differing(settings, apart | SET_BY_STRATEGY))
     for strategy in {str(s.get("strategy")) for s in settings}:
         alike = [s for s in settings if str(s.get("strategy")) == strategy]
         named |= dict.fromkeys(differing(alike, apart))
-    return [", ".join([str(s.get("strategy", "?"))] + [_said(key, s.get(key)) for key in named]) for s in settings]
+    told = [[key for key in named if (key, s.get(key)) != ("model", "local")] for s in settings]
+    return [
+        ", ".join([str(s.get("strategy", "?"))] + [_said(key, s.get(key)) for key in keys])
+        for s, keys in zip(settings, told, strict=True)
+    ]
 
 
 def _said(key: str, value: Any) -> str:
