@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Literal
 
 from rich import box
@@ -21,4 +22,10 @@ def print_table(table: Table, console: Console | None = None) -> None:
         drawn.add_column(column, justify=justify, min_width=width, overflow="fold")
     for row in table.rows:
         drawn.add_row(*row)
-    (console or Console(highlight=False)).print(drawn)
+    (console or screen()).print(drawn)
+
+
+def screen() -> Console:
+    """The standard output; where it is no terminal and says no width, wide enough to lose no column."""
+    found = Console(highlight=False)
+    return found if found.is_terminal or "COLUMNS" in os.environ else Console(highlight=False, width=200)
