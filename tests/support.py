@@ -36,7 +36,7 @@ SMALL = {
     "lr": 0.02,
     "engine": "inprocess",
 }
-TIMINGS = ("seconds", "seconds_by_phase")
+TIMINGS = ("seconds", "seconds_by_phase", "seconds_processor")
 
 
 def ids(*numbers: int) -> np.ndarray:

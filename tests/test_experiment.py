@@ -82,6 +82,7 @@ def test_a_line_of_metrics_says_what_it_must(digits: DataSet, tmp_path: Path) ->
         assert sum(line["pools"].values()) == len(digits.train)
         assert line["pools"]["labeled"] == lines[0]["pools"]["labeled"] + line["labels"]
         assert line["seconds"] > 0
+        assert line["seconds_processor"] > 0
         assert {"train", "track", "clients", "evaluate"} <= set(line["seconds_by_phase"])
         assert 0 <= line["mean_ev"] <= 2
     assert lines[0]["inferences"] == 3 * lines[0]["pools"]["unlabeled"]

@@ -147,7 +147,7 @@ class Experiment:
             for round in range(done + 1, settings.rounds + 1):
                 if stop_reason(settings, past[-1:]):
                     break
-                start, watch = time.perf_counter(), Stopwatch()
+                start, used, watch = time.perf_counter(), processor_seconds(engine), Stopwatch()
                 orders = server.orders(round)
                 with watch.phase("clients"):
                     result = engine.run_round(orders)
@@ -158,6 +158,7 @@ class Experiment:
                     metrics |= self._evaluate(metrics, engine, server, result.updates, past)
                 with watch.phase("save"):
                     metrics |= seconds(result.updates, watch, start)
+                    metrics["seconds_processor"] = processor_seconds(engine) - used
                     record.append(metrics, result.journal)
                     checkpoint.commit(round, server.to_arrays(), engine.saved)
                 past.append(metrics)
@@ -235,6 +236,11 @@ def round_metrics(round: int, updates: Sequence[ClientUpdate], before: Metrics |
         "took_part": len(updates),
         "clients": clients,
     }
+
+
+def processor_seconds(engine: Engine) -> float:
+    """Processor seconds of this process and the engine's so far: what a run costs, however busy the machine is."""
+    return time.process_time() + engine.processor_seconds()
 
 
 def seconds(updates: Sequence[ClientUpdate], watch: Stopwatch, start: float) -> Metrics:

@@ -36,6 +36,17 @@ def test_a_run_shows_its_rounds_and_where_it_is(
     }
 
 
+def test_rounds_is_an_option_of_run_and_of_resume(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = str(tmp_path / "run")
+    assert call(monkeypatch, "run", "digits", "--strategy", "random", "--out", out, *QUICK, "--rounds", "1") == 0
+    assert call(monkeypatch, "resume", out, "--rounds", "2") == 0
+    assert "random on digits: all 2 rounds done" in capsys.readouterr().out
+    assert call(monkeypatch, "resume", out, "--rounds", "1") == 2
+    assert "2 rounds" in capsys.readouterr().err
+
+
 def test_json_is_one_object_and_nothing_else(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

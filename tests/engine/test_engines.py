@@ -52,6 +52,21 @@ def test_every_engine_and_number_of_workers_gives_the_same_bits(tmp_path: Path, 
         assert outcome(tmp_path / f"w{workers}", engine="workers", workers=workers, strategy=strategy) == reference
 
 
+def test_processor_seconds_count_the_workers_too(tmp_path: Path) -> None:
+    chosen = settings(engine="workers")
+    world = make_world(chosen)
+    server = Server("run", chosen, get_weights(world.net()))
+    engine = Workers(world, Checkpoint(tmp_path / "a"), {}, 2)
+    try:
+        told = [engine.processor_seconds()]
+        for round in (1, 2):
+            engine.run_round(server.orders(round))
+            told.append(engine.processor_seconds())
+    finally:
+        engine.close()
+    assert told[0] == 0 < told[1] < told[2]
+
+
 def test_a_worker_that_dies_is_replaced_and_named(tmp_path: Path) -> None:
     chosen = settings(engine="workers")
     world = make_world(chosen)

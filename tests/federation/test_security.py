@@ -45,24 +45,30 @@ def test_the_proxy_passes_the_fleet_path_only(path: bytes, fits: bool) -> None:
     assert allowed(path) == fits
 
 
+PUSHES = ("push-messages", "push-object")
+
+
 class Meddler(FleetProxy):
-    """A proxy that writes down every byte, sends every answer of a site twice and old ones again and again."""
+    """A proxy that writes down every byte and, when a site has sent an answer, sends it and older ones once more.
+
+    A copy of the first request of an answer before its last would only break off the upload that is under way.
+    """
 
     def __init__(self, upstream: str, trust: Path) -> None:
         super().__init__(upstream, trust)
         self.seen: list[bytes] = []
-        self.pushed: list[tuple[Request, bytes]] = []
+        self.sent: dict[str, list[tuple[Request, bytes]]] = {}
         self.replays: list[int] = []
 
     async def pass_on(self, request: Request, body: bytes) -> httpx.Response:
         self.seen.append(body)
-        answer = await super().pass_on(request, body)
-        if request.url.path.endswith("push-messages"):
-            for old, same in [*self.pushed[-6:], (request, body)]:
-                again = await super().pass_on(old, same)
-                self.replays.append(again.status_code)
-            self.pushed.append((request, body))
-        return answer
+        node, call = request.headers.get("flwr-public-key", ""), request.url.path.rpartition("/")[2]
+        if call in PUSHES:
+            self.sent.setdefault(node, []).append((request, body))
+        elif call == "pull-messages":  # a node asks for work only when its answer is sent
+            for old, same in self.sent.get(node, [])[-12:]:
+                self.replays.append((await super().pass_on(old, same)).status_code)
+        return await super().pass_on(request, body)
 
 
 @contextmanager

@@ -1,21 +1,36 @@
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from chase.core.errors import RunDirectoryError
-from chase.report import plots
-from chase.report.runs import accuracy, by_method, elapsed, find_runs, frozen_share, metric, read_run
+from chase.report import plots, versus
+from chase.report.runs import PROCESSOR, WALL, accuracy, by_method, clock, find_runs, frozen_share, metric, read_run
 
 
 def test_series_have_gaps_where_nothing_was_measured(make_run):
     run = read_run(make_run("a", [0.1, None, 0.3]))
     np.testing.assert_allclose(accuracy(run), [10.0, np.nan, 30.0])
     assert run.last("test_accuracy") == 0.3
-    np.testing.assert_allclose(elapsed(run), [0.5, 1.0, 1.5])
+    np.testing.assert_allclose(WALL.elapsed(run), [0.5, 1.0, 1.5])
     np.testing.assert_allclose(frozen_share(run), [0.0, 4 / 40 * 40 / 36, 8 / 34], rtol=1e-9)
+
+
+def test_time_is_processor_time_where_every_run_tells_it(make_run):
+    paths = [make_run("a", [0.1, 0.2]), make_run("b", [0.1, 0.2], seed=1)]
+    for number, path in enumerate(paths):
+        assert clock(by_method(find_runs(paths))) is WALL
+        lines = [json.loads(line) for line in (path / "metrics.jsonl").read_text().splitlines()]
+        told = [line | {"seconds_processor": number + line["round"]} for line in lines]
+        (path / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in told))
+    (method,) = by_method(find_runs(paths))
+    assert clock([method]) is PROCESSOR
+    np.testing.assert_allclose(PROCESSOR.elapsed(method.runs[1]), [2, 5])
+    assert PROCESSOR.a_round(method.runs[1]) == 2.5
+    assert "processor seconds a round" in versus.cost([method]).columns
 
 
 def test_a_run_that_never_froze_has_no_frozen_share(make_run):

@@ -26,6 +26,7 @@ StrategyOpt = Annotated[
     str | None, typer.Option("--strategy", "-s", help="Method, e.g. chase; several with commas are compared.")
 ]
 SeedsOpt = Annotated[int | None, typer.Option("--seeds", min=1, help="Run every method with this many seeds.")]
+RoundsOpt = Annotated[int | None, typer.Option("--rounds", help="Rounds to run in all (short for --set rounds=N).")]
 OutOpt = Annotated[Path | None, typer.Option("--out", "-o", help="Directory (default: runs/PRESET-STRATEGY-TIME).")]
 SetOpt = Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change a setting; repeatable.")]
 DirOpt = Annotated[str | None, typer.Option("--data-dir", help="Directory of NAME/train.parquet (else CHASE_DATA).")]
@@ -40,13 +41,14 @@ JsonOpt = Annotated[bool, typer.Option("--json", help="Print one JSON object at 
 
 def register(app: typer.Typer) -> None:
     """Add the commands."""
-    app.command("run", epilog="Example: chase run digits --strategy chase,ev,random --seeds 3 --set rounds=30")(run)
+    app.command("run", epilog="Example: chase run digits --strategy chase,ev,random --seeds 3 --rounds 30")(run)
     app.command("resume", epilog="Example: chase resume runs/digits-chase-20261115-201500")(resume)
 
 
 def run(
     preset: PresetArg = "digits",
     strategy: StrategyOpt = None,
+    rounds: RoundsOpt = None,
     seeds: SeedsOpt = None,
     out: OutOpt = None,
     data_dir: DirOpt = None,
@@ -59,8 +61,7 @@ def run(
 ) -> None:
     """Run federated active learning, or compare several methods, and leave a directory with metrics and a report."""
     changes = settings_room.parse_changes(change or [])
-    options: dict[str, Any] = {"data_dir": data_dir, "annotator": annotator, "page_client": page_client, "wait": wait}
-    changes |= {key: value for key, value in options.items() if value is not None}
+    changes |= given(rounds=rounds, data_dir=data_dir, annotator=annotator, page_client=page_client, wait=wait)
     methods = [] if strategy is None else strategy.split(",")
     if len(methods) > 1 or seeds is not None:
         values = settings_room.values_of(preset) | changes
@@ -76,6 +77,11 @@ def run(
     go(Experiment.begin(chosen, out or new_directory(preset, chosen.strategy)), as_json, page_port)
 
 
+def given(**options: Any) -> dict[str, Any]:
+    """The options that were given, as changes of settings."""
+    return {key: value for key, value in options.items() if value is not None}
+
+
 def new_directory(preset: str, what: str) -> Path:
     """A directory below ``runs`` that tells what it holds and when it was begun."""
     stamp = datetime.now().strftime("%Y%m%d-%H%M%S")
@@ -84,15 +90,17 @@ def new_directory(preset: str, what: str) -> Path:
 
 def resume(
     directory: Annotated[Path, typer.Argument(help="The run or comparison directory to go on with.")],
+    rounds: RoundsOpt = None,
     change: SetOpt = None,
     as_json: JsonOpt = False,
     page_port: PortOpt = PORT,
 ) -> None:
-    """Go on with a run or a comparison that was stopped; `--set rounds=300` makes it longer."""
+    """Go on with a run or a comparison that was stopped; `--rounds 300` makes it longer."""
+    changes = settings_room.parse_changes(change or []) | given(rounds=rounds)
     if is_comparison(directory):
-        compare(read_arms(directory, settings_room.parse_changes(change or [])), directory, as_json)
+        compare(read_arms(directory, changes), directory, as_json)
         return
-    go(Experiment.resume(directory, settings_room.parse_changes(change or [])), as_json, page_port)
+    go(Experiment.resume(directory, changes), as_json, page_port)
 
 
 def go(experiment: Experiment, as_json: bool, page_port: int = PORT) -> None:

@@ -43,5 +43,9 @@ class InProcess:
         set_weights(self._roster.net, weights)
         return logits(self._roster.net, self._test, torch.arange(len(self._test)))
 
+    def processor_seconds(self) -> float:
+        """None beside this process's own."""
+        return 0.0
+
     def close(self) -> None:
         """Nothing to end."""

@@ -40,6 +40,10 @@ class Engine(Protocol):
         """Outputs of a model on the whole test set (samples, classes)."""
         ...
 
+    def processor_seconds(self) -> float:
+        """What the engine's own processes, if it has any beside this one, have used so far."""
+        ...
+
     def close(self) -> None:
         """End everything that was started."""
         ...

@@ -12,6 +12,7 @@ import signal
 import socket
 import sys
 import threading
+import time
 import traceback
 from pathlib import Path
 from typing import Any
@@ -143,7 +144,8 @@ def serve(line: socket.socket, data: int) -> None:
         except Exception:
             answer = {"kind": "broken", "text": traceback.format_exc()}, {}
         if answer is not None:
-            wire.send(line, *answer)
+            header, arrays = answer
+            wire.send(line, {**header, "processor": time.process_time()}, arrays)
 
 
 def main() -> None:

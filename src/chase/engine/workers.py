@@ -60,6 +60,8 @@ class _Worker:
     orders: list[RoundOrder] = field(default_factory=list)
     """What the worker has been sent for the tasks under way, by number."""
     task: _Task | None = None
+    processor: float = 0.0
+    """Processor seconds that it has told of."""
 
     def give(self, task: _Task) -> None:
         """Send a task, and the model first where the worker does not have it."""
@@ -98,6 +100,7 @@ class Workers:
         self._selector = selectors.DefaultSelector()
         self._workers: list[_Worker] = []
         self.notes: list[str] = []
+        self._processor = 0.0
         try:
             for number in range(count):
                 self._workers.append(self._start(number))
@@ -151,6 +154,10 @@ class Workers:
         self._run(tasks)
         return torch.cat([torch.from_numpy(task.answer[1]["logits"]) for task in tasks if task.answer])
 
+    def processor_seconds(self) -> float:
+        """What the workers have used so far, those that died since their last answer aside."""
+        return self._processor
+
     def close(self) -> None:
         """End the workers."""
         for worker in self._workers:
@@ -194,6 +201,8 @@ class Workers:
     def _take(self, worker: _Worker) -> None:
         header, arrays = wire.receive(worker.line)
         task, worker.task = worker.task, None
+        self._processor += header["processor"] - worker.processor
+        worker.processor = header["processor"]
         if header["kind"] == "refused":
             raise WorkerFailed(header["text"])
         if header["kind"] == "broken":

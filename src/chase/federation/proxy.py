@@ -7,6 +7,8 @@ the SuperLink stays on loopback, and this (or nginx, see docs/deploy.md) is what
 from __future__ import annotations
 
 import ssl
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import httpx
@@ -46,7 +48,13 @@ class FleetProxy:
 
     def app(self) -> Starlette:
         """The web application."""
-        return Starlette(routes=[Route("/{path:path}", self.handle, methods=METHODS)])
+        return Starlette(routes=[Route("/{path:path}", self.handle, methods=METHODS)], lifespan=self.life)
+
+    @asynccontextmanager
+    async def life(self, _app: Starlette) -> AsyncIterator[None]:
+        """Connections to the SuperLink are closed when the web server ends."""
+        async with self._client:
+            yield
 
     async def handle(self, request: Request) -> Response:
         """One request."""
@@ -82,7 +90,7 @@ def server(proxy: FleetProxy, host: str, port: int, certificate: Path, key: Path
         access_log=False,
         server_header=False,
         proxy_headers=False,
-        lifespan="off",
+        lifespan="on",
         ws="none",
     )
     return uvicorn.Server(config)

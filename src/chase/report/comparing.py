@@ -9,7 +9,7 @@ import numpy as np
 
 from chase.report import charts, versus
 from chase.report.plots import Curve
-from chase.report.runs import Method, accuracy
+from chase.report.runs import Method, accuracy, clock
 from chase.report.sections import Section, grid, html_figure, html_table
 from chase.report.statistics import TEST_FROM, accuracy_after, interval_band, last_shared_round
 
@@ -79,18 +79,18 @@ def difference_figure(methods: Sequence[Method], named: str) -> str:
 
 def trade_off(methods: Sequence[Method]) -> str:
     """Accuracy against seconds a round."""
-    end = last_shared_round(methods)
+    end, time = last_shared_round(methods), clock(methods)
     marks = [
         charts.Point(
             method.label,
-            versus.of_runs(method, lambda run: float(np.nanmean(run.series("seconds")))),
+            versus.of_runs(method, time.a_round),
             versus.of_runs(method, accuracy_after(end)),
         )
         for method in methods
     ]
     title = "Accuracy against time"
     return html_figure(
-        charts.points(title, "seconds a round", f"accuracy after round {end} (%)", marks),
+        charts.points(title, f"{time.name} a round", f"accuracy after round {end} (%)", marks),
         title,
         "Bars are 95 % intervals over seeds.",
     )

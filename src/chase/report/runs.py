@@ -81,9 +81,36 @@ def as_number(value: Any) -> float:
     return float(value) if isinstance(value, int | float) else float("nan")
 
 
-def elapsed(run: RunData) -> Numbers:
-    """Seconds since the start, by round."""
-    return np.cumsum(run.series("seconds"))
+@dataclass(frozen=True)
+class Clock:
+    """What time is counted in: the metric, and its name in titles."""
+
+    key: str
+    name: str
+    note: str
+
+    def elapsed(self, run: RunData) -> Numbers:
+        """Seconds since the start, by round."""
+        return np.cumsum(run.series(self.key))
+
+    def a_round(self, run: RunData) -> float:
+        """Mean seconds a round."""
+        return float(np.nanmean(run.series(self.key)))
+
+
+WALL = Clock("seconds", "seconds", "Wall-clock time of the whole simulation on this machine.")
+PROCESSOR = Clock(
+    "seconds_processor",
+    "processor seconds",
+    "Processor time of the whole simulation on this machine, whatever else it did.",
+)
+
+
+def clock(methods: Sequence[Method]) -> Clock:
+    """Processor seconds where every round of every run has them: a busy machine does not change those."""
+    runs = [run for method in methods for run in method.runs]
+    told = all(run.metrics and np.isfinite(run.series(PROCESSOR.key)).all() for run in runs)
+    return PROCESSOR if told else WALL
 
 
 def frozen_share(run: RunData) -> Numbers:

@@ -15,7 +15,7 @@ from chase.report.runs import (
     Quantity,
     RunData,
     accuracy,
-    elapsed,
+    clock,
     frozen_share,
     metric,
 )
@@ -126,7 +126,7 @@ def _card(place: int, method: Method) -> str:
 
 def accuracy_section(methods: Sequence[Method]) -> Section | None:
     """Accuracy against rounds, labels and seconds."""
-    axis = "test accuracy (%)"
+    axis, time = "test accuracy (%)", clock(methods)
     band = " Bands are 95 % intervals of the mean over seeds." if any(len(m.runs) > 1 for m in methods) else ""
     figures = [
         line_figure(methods, "Accuracy over rounds", ("round", axis), round_numbers, accuracy, f"{band}".strip()),
@@ -142,10 +142,10 @@ def accuracy_section(methods: Sequence[Method]) -> Section | None:
         line_figure(
             methods,
             "Accuracy over time",
-            ("seconds since the start", axis),
-            elapsed,
+            (f"{time.name} since the start", axis),
+            time.elapsed,
             accuracy,
-            "Wall-clock time of the whole simulation on this machine.",
+            time.note,
         ),
         line_figure(methods, "Test loss", ("round", "cross-entropy"), round_numbers, metric("test_loss")),
     ]

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import stats
 
-from chase.report.runs import Method, Numbers, RunData, accuracy, elapsed
+from chase.report.runs import WALL, Clock, Method, Numbers, RunData, accuracy
 
 CONFIDENCE = 0.95
 TEST_FROM = 6
@@ -159,7 +159,7 @@ class Reached:
     inferences: float
 
 
-def reached(run: RunData, percent: float) -> Reached:
+def reached(run: RunData, percent: float, clock: Clock = WALL) -> Reached:
     """Costs up to the first round whose accuracy is at least ``percent``."""
     there = np.flatnonzero(accuracy(run) >= percent)
     if not there.size:
@@ -168,6 +168,6 @@ def reached(run: RunData, percent: float) -> Reached:
     return Reached(
         float(run.rounds[at]),
         float(run.series("labels")[at]),
-        float(elapsed(run)[at]),
+        float(clock.elapsed(run)[at]),
         float(np.cumsum(run.series("inferences"))[at]),
     )

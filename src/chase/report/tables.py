@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from chase.report.runs import NOT_THE_METHOD, Method, Numbers, RunData, Values, as_number, differing, elapsed
+from chase.report.runs import NOT_THE_METHOD, WALL, Method, Numbers, RunData, Values, as_number, differing
 
 NONE = "–"
 """What stands where nothing was measured."""
@@ -172,7 +172,7 @@ def all_settings(methods: Sequence[Method]) -> Table:
 def runs_table(methods: Sequence[Method]) -> Table:
     """Where each run is, its seed and how long it took."""
     rows = [
-        [method.label, str(run.path), str(run.seed), str(len(run.metrics)), duration(float(elapsed(run)[-1]))]
+        [method.label, str(run.path), str(run.seed), str(len(run.metrics)), duration(float(WALL.elapsed(run)[-1]))]
         for method in methods
         for run in method.runs
     ]

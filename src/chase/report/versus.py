@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from chase.report.runs import Method, Numbers, RunData
+from chase.report.runs import Method, Numbers, RunData, clock
 from chase.report.statistics import (
     NOISE,
     UNKNOWN,
@@ -95,13 +95,13 @@ def targets(methods: Sequence[Method]) -> list[float]:
 
 def to_reach(methods: Sequence[Method], percents: Sequence[float]) -> Table:
     """Rounds, labels, seconds and inferences that each method took to an accuracy."""
-    rows = []
+    rows, time = [], clock(methods)
     for percent in percents:
         for method in methods:
-            each = [reached(run, percent) for run in method.runs]
+            each = [reached(run, percent, time) for run in method.runs]
             got = sum(np.isfinite(r.round) for r in each)
             rows.append([f"{percent:g} %", method.label, f"{got} of {len(each)}", *_spent(each)])
-    columns = ("accuracy", "method", "seeds that got there", "round", "labels", "seconds", "inferences")
+    columns = ("accuracy", "method", "seeds that got there", "round", "labels", time.name, "inferences")
     return Table(columns, rows, "What it took to reach an accuracy", text_columns=2)
 
 
@@ -114,15 +114,15 @@ def _spent(each: Sequence[Reached]) -> list[str]:
 
 def cost(methods: Sequence[Method], named: str = "") -> Table:
     """What a round of each method costs, and how many times the baseline's seconds that is."""
-    base = baseline(methods, named)
+    base, time = baseline(methods, named), clock(methods)
 
     def a_round(method: Method, key: str) -> Interval:
         return of_runs(method, lambda run: float(np.nanmean(run.series(key))))
 
-    against = a_round(base, "seconds").mean if base is not None else float("nan")
+    against = a_round(base, time.key).mean if base is not None else float("nan")
     rows = []
     for method in methods:
-        seconds = a_round(method, "seconds")
+        seconds = a_round(method, time.key)
         rows.append(
             [
                 method.label,
@@ -135,7 +135,8 @@ def cost(methods: Sequence[Method], named: str = "") -> Table:
             ]
         )
     times = f"times {base.label}" if base is not None else "times"
-    columns = ("method", "accuracy, %", "labels", "seconds a round", times, "inferred a client", "inferences a round")
+    spent = f"{time.name} a round"
+    columns = ("method", "accuracy, %", "labels", spent, times, "inferred a client", "inferences a round")
     table = Table(columns, rows, "Cost")
     return (
         table

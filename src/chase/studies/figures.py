@@ -8,7 +8,7 @@ import numpy as np
 
 from chase.report import charts, plots, versus
 from chase.report.holdings import held_figure
-from chase.report.runs import Method, Numbers, RunData, metric
+from chase.report.runs import Method, Numbers, RunData, clock, metric
 from chase.report.sections import html_figure, line_figure, round_numbers
 from chase.report.statistics import accuracy_after, interval_band, last_shared_round
 from chase.report.style import Fill
@@ -54,11 +54,11 @@ def inference_cost(methods: Sequence[Method]) -> str:
 
 def seconds_a_round(methods: Sequence[Method]) -> str:
     """Seconds a round by method."""
-    names = [m.label for m in methods]
-    values = np.array([versus.of_runs(m, lambda run: float(np.nanmean(run.series("seconds")))).mean for m in methods])
-    title = "Seconds a round, mean"
+    names, time = [m.label for m in methods], clock(methods)
+    values = np.array([versus.of_runs(m, time.a_round).mean for m in methods])
+    title = f"{time.name.capitalize()} a round, mean"
     layer = plots.Layer("seconds", values, Fill.of(0))
-    return html_figure(plots.lying_bars(title, "seconds a round", names, [layer]), title)
+    return html_figure(plots.lying_bars(title, f"{time.name} a round", names, [layer]), title, time.note)
 
 
 def final_accuracy(methods: Sequence[Method]) -> str:

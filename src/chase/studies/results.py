@@ -6,11 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import numpy as np
-
 from chase.core.errors import RunDirectoryError
 from chase.report import versus
-from chase.report.runs import Method, RunData, is_run, read_run
+from chase.report.runs import Method, RunData, clock, is_run, read_run
 from chase.report.statistics import accuracy_after
 from chase.report.tables import NONE, Table, number
 from chase.studies import paper
@@ -157,8 +155,10 @@ def minutes_table(result: SceneResult) -> Table | None:
     if base is None or base.label != "FedRandom" or result.data != "cifar10" or not result.beside_paper:
         return None
 
+    time = clock(result.methods)
+
     def seconds(method: Method) -> float:
-        return versus.of_runs(method, lambda run: float(np.nanmean(run.series("seconds")))).mean
+        return versus.of_runs(method, time.a_round).mean
 
     rows = []
     for method in result.methods:
@@ -172,7 +172,8 @@ def minutes_table(result: SceneResult) -> Table | None:
                 NONE if minutes is None else number(minutes / paper.MINUTES["FedRandom"], 2),
             ]
         )
-    columns = ("method", "seconds a round, ours", "times FedRandom", "minutes a round, paper", "times FedRandom, paper")
+    ours = f"{time.name} a round, ours"
+    columns = ("method", ours, "times FedRandom", "minutes a round, paper", "times FedRandom, paper")
     return Table(columns, rows, "Time beside the paper")
 
 
