@@ -11,9 +11,14 @@ from rich.table import Table as RichTable
 
 from chase.report.tables import Table
 
+NO_LIMIT = 10_000
+EDGES = 2
+"""What Rich leaves out when it measures a table with a box."""
+
 
 def print_table(table: Table, console: Console | None = None) -> None:
     """Print a table; words to the left, numbers to the right."""
+    console = console or screen()
     drawn = RichTable(title=table.title or None, title_justify="left", box=box.SIMPLE_HEAD)
     for place, column in enumerate(table.columns):
         words = [word for text in (column, *(row[place] for row in table.rows)) for word in text.split()]
@@ -22,7 +27,14 @@ def print_table(table: Table, console: Console | None = None) -> None:
         drawn.add_column(column, justify=justify, min_width=width, overflow="fold")
     for row in table.rows:
         drawn.add_row(*row)
-    (console or screen()).print(drawn)
+    if least(drawn, console) + EDGES > console.width:  # a narrow terminal loses the lines, never a column
+        drawn.box, drawn.pad_edge, drawn.collapse_padding = None, False, True
+    console.print(drawn, width=max(console.width, least(drawn, console)), crop=False)
+
+
+def least(drawn: RichTable, console: Console) -> int:
+    """The fewest characters across that cut no figure."""
+    return drawn.__rich_measure__(console, console.options.update(width=NO_LIMIT)).minimum
 
 
 def screen() -> Console:
