@@ -73,6 +73,16 @@ def test_the_order_in_which_clients_run_changes_nothing(digits: DataSet, tmp_pat
         assert shuffled.asked == plain.asked
 
 
+def test_a_directory_is_run_by_one_process_at_a_time(tmp_path: Path) -> None:
+    path = tmp_path / "run"
+    Experiment.begin(small_settings(rounds=1), path).run()
+    other = Experiment.resume(path, {"rounds": 2})
+    with Record.open(path).held(), pytest.raises(RunDirectoryError, match="is being run by another process"):
+        other.run()
+    assert len(Record.open(path).metrics) == 1
+    assert len(other.run()) == 2
+
+
 def test_a_line_of_metrics_says_what_it_must(digits: DataSet, tmp_path: Path) -> None:
     lines = run(tmp_path / "run", digits, classes_per_client=3)  # 12 places, so that every class is held
     for number, line in enumerate(lines, start=1):

@@ -125,6 +125,10 @@ class Experiment:
 
     def run(self, on_round: Callable[[Metrics], None] = lambda metrics: None) -> list[Metrics]:
         """All rounds that are left; returns the metrics of every round."""
+        with self.record.held():
+            return self._run(on_round)
+
+    def _run(self, on_round: Callable[[Metrics], None]) -> list[Metrics]:
         torch.set_num_threads(1)
         settings, data, record = self.record.settings, self.data, self.record
         checkpoint = Checkpoint(record.path / "checkpoint")

@@ -17,6 +17,7 @@ whole checkpoint is cut off and done again, so a kill at any moment loses at mos
 from __future__ import annotations
 
 import errno
+import fcntl
 import gzip
 import json
 import os
@@ -158,6 +159,21 @@ class Record:
             raise RunDirectoryError(f"{path}/environment.json cannot be read: {error}") from None
         check_unchanged(path, begun_with, settings)
         return cls(path, settings, run)
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Held while rounds are run: a second process in the same directory is refused. A kill frees it."""
+        directory = os.open(self.path, os.O_RDONLY)
+        try:
+            try:
+                fcntl.flock(directory, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise RunDirectoryError(
+                    f"{self.path} is being run by another process: watch it with `chase watch {self.path}`"
+                ) from None
+            yield
+        finally:
+            os.close(directory)
 
     def change(self, changes: Mapping[str, Any]) -> None:
         """Change settings that do not touch what was computed so far, such as ``rounds``."""
