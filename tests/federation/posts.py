@@ -11,7 +11,7 @@ import numpy as np
 from chase.core.messages import ClientUpdate, RoundOrder
 from chase.federation.diary import Diary, events
 from chase.federation.members import Members
-from chase.federation.post import Answer, Hello, Letter, NodeId, Tally, Ticket
+from chase.federation.post import Answer, Hello, Letter, Node, NodeId, Tally, Ticket
 from chase.federation.rounds import Rounds
 from chase.federation.rules import Member, Roster, Rules
 
@@ -52,11 +52,17 @@ class FakePost:
     scripts: dict[NodeId, Script] = field(default_factory=dict)
     hellos: dict[NodeId, Hello] = field(default_factory=dict)
     comes_at: dict[NodeId, float] = field(default_factory=dict)
+    restarts: dict[NodeId, tuple[float, ...]] = field(default_factory=dict)
+    """When a node is started anew: what it was sent before and has not answered is lost."""
     sent: list[Letter] = field(default_factory=list)
     _due: dict[Ticket, tuple[float, object]] = field(default_factory=dict)
 
-    def nodes(self) -> Mapping[NodeId, str]:
-        return {n: name for n, name in self.online.items() if self.clock.now >= self.comes_at.get(n, 0.0)}
+    def nodes(self) -> Mapping[NodeId, Node]:
+        here = {n: name for n, name in self.online.items() if self.clock.now >= self.comes_at.get(n, 0.0)}
+        return {n: Node(name, self._session(n)) for n, name in here.items()}
+
+    def _session(self, node: NodeId) -> str:
+        return f"started {sum(1 for at in self.restarts.get(node, ()) if at <= self.clock.now)} times"
 
     def send(self, letters: Sequence[Letter]) -> list[Ticket | None]:
         return [self._send(letter) for letter in letters]

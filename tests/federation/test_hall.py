@@ -13,7 +13,7 @@ from support import final_weights, timeless
 
 from chase.core.errors import FederationError
 from chase.federation.diary import events, state
-from chase.federation.post import Answer, Hello, Letter, NodeId, Tally, Ticket
+from chase.federation.post import Answer, Hello, Letter, Node, NodeId, Tally, Ticket
 from chase.federation.rules import Rules
 from chase.federation.serve import Hall
 from chase.federation.setup import Loopback, found, site_name
@@ -32,8 +32,8 @@ class LocalPost:
     stop_after: int = 1_000_000
     answers: dict[Ticket, Answer] = field(default_factory=dict)
 
-    def nodes(self) -> Mapping[NodeId, str]:
-        return dict.fromkeys(self.homes, "")
+    def nodes(self) -> Mapping[NodeId, Node]:
+        return dict.fromkeys(self.homes, Node())
 
     def send(self, letters: Sequence[Letter]) -> list[Ticket | None]:
         return [self._do(letter) for letter in letters]

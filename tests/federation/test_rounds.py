@@ -11,7 +11,7 @@ from chase.core.errors import FederationError
 from chase.core.messages import ClientUpdate, RoundOrder
 from chase.federation.post import Answer, Hello, Letter, Tally
 from chase.federation.rounds import check_answer
-from chase.federation.rules import Charter, Rules, make_rules
+from chase.federation.rules import Charter, Member, Roster, Rules, make_rules
 from chase.server import Server
 
 
@@ -226,3 +226,80 @@ def test_a_charter_is_read_back_as_it_was_written_and_made_once(tmp_path: Path) 
 def test_a_sound_update_passes() -> None:
     order = RoundOrder("run", 1, 0, {"w": np.zeros(3, dtype=np.float32)})
     check_answer(update_for(order, 0, 1.0), order, Rules())
+
+
+def lost(letter: Letter, turn: int) -> tuple[float, object]:
+    """The first order is never answered, those after it are."""
+    return (1e9, "") if turn == 0 else prompt(letter, turn)
+
+
+def test_an_order_lost_by_a_node_that_was_started_anew_is_sent_again(tmp_path: Path) -> None:
+    table = Table.set(tmp_path, quorum=3)
+    table.post.scripts[11], table.post.restarts[11] = lost, (20.0,)
+    outcome = table.hold(1)
+    assert sorted(outcome.updates) == [0, 1, 2]
+    assert table.post.clock.now < 30
+    assert table.whys("failed") == ["its node was started anew"]
+    assert table.told("asked again") == [(1, "b")]
+
+
+def test_an_order_of_an_earlier_round_that_was_lost_does_not_keep_a_site_busy(tmp_path: Path) -> None:
+    table = Table.set(tmp_path, quorum=2, deadline=10.0)
+    table.post.scripts[11], table.post.restarts[11] = lost, (12.0,)
+    assert table.hold(1).missing == ["b"]
+    table.post.clock.now = 15.0
+    assert sorted(table.hold(2).updates) == [0, 1, 2]
+
+
+def test_a_handshake_that_was_lost_is_sent_again(tmp_path: Path) -> None:
+    table = Table.set(tmp_path)
+    members, post = table.rounds.members, table.post
+    post.online[13] = "d"
+    members.roster = lambda: Roster((*(Member(n, name, "key") for n, name in enumerate("abcd")),))
+    collect, post.collect = post.collect, lambda tickets: []  # type: ignore[method-assign]
+    members.look(1)
+    post.collect = collect  # type: ignore[method-assign]
+    members._asked = {f"never-{t}": n for t, n in members._asked.items()}
+    post._due |= dict.fromkeys(members._asked, (1000000000.0, ""))
+    for _ in range(300):
+        post.clock.sleep(1.0)
+        members.look(1)
+    assert members.here()[3] == 13
+    assert sum(1 for letter in post.sent if letter.node == 13 and letter.kind == "hello") == 2
+
+
+def test_a_site_that_was_let_out_is_asked_no_more(tmp_path: Path) -> None:
+    roster = Roster().admit("a", "k one").admit("b", "k two").dismiss("a")
+    assert [m.name for m in roster.active] == ["b"]
+    table = Table.set(tmp_path)
+    table.rounds.members.roster = lambda: Roster(
+        tuple(Member(n, name, "key", out=name == "a") for n, name in enumerate("abc"))
+    )
+    assert sorted(table.rounds.members.here()) == [1, 2]
+    table.rounds.members.nodes.clear()
+    table.post.clock.sleep(60.0)
+    table.rounds.members.look(1)
+    assert table.rounds.members.refused["a"] == "'a' was let out"
+
+
+def test_a_key_belongs_to_one_site_and_is_never_let_in_again() -> None:
+    roster = Roster().admit("a", "ecdsa one a").admit("b", "ecdsa two b")
+    assert roster.admit("a", "ecdsa one another comment").named("a").number == 0  # type: ignore[union-attr]
+    with pytest.raises(FederationError, match="is that of site 'a': every site has its own"):
+        roster.admit("c", "ecdsa one c")
+    with pytest.raises(FederationError, match="with another key"):
+        roster.admit("a", "ecdsa three a")
+    without = roster.at_node("a", "17").dismiss("a")
+    with pytest.raises(FederationError, match="never let in again"):
+        without.admit("a", "ecdsa one a")
+    back = without.admit("a", "ecdsa three a").named("a")
+    assert back == Member(0, "a", "ecdsa three a", retired=("ecdsa one a",))
+    with pytest.raises(FederationError, match="'z'"):
+        roster.dismiss("z")
+
+
+def test_the_list_of_sites_is_read_back_as_it_was(tmp_path: Path) -> None:
+    charter = Charter.create(tmp_path / "fed", Rules(), True, "127.0.0.1", 1)
+    roster = Roster().admit("a", "ecdsa one").at_node("a", "17").dismiss("a").admit("a", "ecdsa two").admit("b", "x y")
+    charter.keep(roster)
+    assert charter.roster == roster

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,7 @@ from flwr.supercore.inflatable.inflatable_object import get_all_nested_objects
 from flwr.supercore.task_identity import TaskIdentity
 from site_room.sites import first_order, tiny_settings, tiny_site
 
+from chase import __version__
 from chase.core.errors import ClientError, DataError
 from chase.core.messages import RoundOrder
 from chase.federation.post import Letter
@@ -144,3 +146,23 @@ def test_a_site_objects_to_other_classes_and_says_which(tmp_path: Path) -> None:
     message = letter(site, settings, "hello", agreement=offered.to_json())
     said = codec.unpack(ask(site, message))
     assert said.objections == ("class list: the server has (bright, dark), the site (dark, bright)",)
+
+
+def objections(site: Site, asked: Letter) -> list[str]:
+    return list(ask(site, asked)["hello"]["objections"])
+
+
+def test_what_another_version_sends_is_an_objection_that_names_both_versions(tmp_path: Path) -> None:
+    settings = tiny_settings()
+    site = tiny_site(tmp_path / "home", NUMBER)
+    (said,) = objections(site, letter(site, settings, "hello", format=99))
+    assert said.startswith("a letter has format 99, this site reads ")
+    assert f"the server runs chase {__version__}, the site {__version__}" in said
+    newer = letter(site, settings, "hello", chase="9.9")
+    (said,) = objections(site, replace(newer, header={**newer.header, "settings": {"brand_new_setting": 1}}))
+    assert "brand_new_setting" in said
+    assert "the server runs chase 9.9" in said
+    (said,) = objections(site, letter(site, settings, "hello", agreement="{}"))
+    assert "an agreement cannot be read" in said
+    refused = ask(site, letter(site, settings, "tally", format=99))
+    assert dict(refused["failure"]) == {"reason": "refused (UpdateError); the site's log says why"}

@@ -39,6 +39,7 @@ def register(app: typer.Typer) -> None:
     group.command("status", epilog="Example: chase federation status federation")(status)
     group.command("init", epilog="Example: chase federation init fed --host fed.example.org --set clients=3")(init)
     group.command("admit", epilog="Example: chase federation admit fed site-a --key site-a.pub")(admit)
+    group.command("dismiss", epilog="Example: chase federation dismiss fed site-a")(dismiss)
     group.command("serve", epilog="Example: chase federation serve fed")(serve)
     group.command("proxy", epilog="Example: chase federation proxy fed --host 0.0.0.0 --port 8443")(proxy)
     group.command("run", epilog="Example: chase federation run fed")(run)
@@ -75,7 +76,9 @@ def init(
     change: SetOpt = None,
     rule: RuleOpt = None,
     host: Annotated[list[str] | None, typer.Option(help="Name by which sites reach the server; repeatable.")] = None,
-    port: Annotated[int, typer.Option(help="Loopback port of the SuperLink; 0 takes a free one.", min=0)] = 0,
+    port: Annotated[
+        int, typer.Option(help="Loopback port of the SuperLink; 0 takes a free one.", min=0, max=65535)
+    ] = 0,
     agreement: Annotated[
         Path | None, typer.Option(help="Where the server has no data: see `chase site agreement`.")
     ] = None,
@@ -111,13 +114,20 @@ def admit(
     """Let a site in: put it on the list and register its key (the SuperLink must be up)."""
     need_flower()
     from chase.federation import setup
-    from chase.federation.launch import wait_for_port
     from chase.federation.rules import Charter
 
-    charter = Charter(directory)
-    wait_for_port(*charter.address, 60.0)
-    setup.admit(charter, name, key)
+    setup.admit(Charter(directory), name, key)
     print(f"{name} may connect")
+
+
+def dismiss(directory: DirArg, name: Annotated[str, typer.Argument(help="The site's name.")]) -> None:
+    """Let a site out: its key opens nothing any more and rounds go on without it (the SuperLink must be up)."""
+    need_flower()
+    from chase.federation import setup
+    from chase.federation.rules import Charter
+
+    setup.dismiss(Charter(directory), name)
+    print(f"{name} is out; admit it with a new key to let it in again")
 
 
 def keep_going(registry: Path, jobs: Sequence[Job], message: str) -> None:
@@ -158,7 +168,7 @@ def serve(
     message = "serving on {}:{}".format(*charter.address)
     if proxy_at:
         host, _, port = proxy_at.rpartition(":")
-        if not host or not port.isdecimal():
+        if not host or not port.isdecimal() or not 0 < int(port) < 65536:
             raise FederationError(f"--proxy takes HOST:PORT, such as 0.0.0.0:8443, not '{proxy_at}'")
         jobs.append(proxy_job(charter, host, int(port)))
         message += f", for sites on {proxy_at}"
@@ -199,11 +209,11 @@ def run(directory: DirArg, change: SetOpt = None) -> None:
     if change:
         Record.open(charter.run).change(settings_room.parse_changes(change))
     end_on_signals()
-    watch, shown = Watch(charter), 0
+    watch, shown, said = Watch(charter), 0, ""
     try:
         watch.begin()
         while watch.look() not in ("finished", "failed"):
-            shown = say_rounds(charter, shown)
+            shown, said = say_rounds(charter, shown), say_gathering(charter, said)
             time.sleep(1.0)
     except Ended:
         print(f"no longer watching; the run goes on at the server. Look with: chase federation status {directory}")
@@ -221,6 +231,23 @@ def say_rounds(charter: Charter, shown: int) -> int:
         accuracy = "-" if m["test_accuracy"] is None else f"{m['test_accuracy']:.1%}"
         print(f"round {m['round']}: accuracy {accuracy}, {m['labels']} labels, {m['took_part']} sites", flush=True)
     return len(metrics)
+
+
+def say_gathering(charter: Charter, said: str) -> str:
+    """Print who is there while sites are waited for, when that has changed."""
+    from chase.federation.diary import state
+
+    stands = state(charter.run)
+    if stands.get("phase") != "gathering":
+        return said
+    sites, wanted = dict(stands.get("sites", {})), len(charter.roster.active)
+    here = sorted(name for name, how in sites.items() if how == "ready")
+    text = f"waiting for sites: {len(here)} of {wanted} here" + (f" ({', '.join(here)})" if here else "")
+    text += "".join(f"; {name} is refused" for name, how in sites.items() if how == "refused")
+    text += "" if wanted else "; let some in with `chase federation admit`"
+    if text != said:
+        print(text, flush=True)
+    return text
 
 
 def close(charter: Charter) -> None:
@@ -255,13 +282,13 @@ def down(directory: Annotated[Path, typer.Argument(help="The federation's direct
 
 def up(
     directory: Annotated[Path, typer.Argument(help="Where to put it; one that is there goes on.")] = Path("federation"),
-    sites: Annotated[int, typer.Option(help="How many sites.", min=1, max=64)] = 3,
-    preset: PresetOpt = "digits",
+    sites: Annotated[int | None, typer.Option(help="How many sites [3].", min=1, max=64)] = None,
+    preset: Annotated[str | None, typer.Option("--preset", "-p", help="Preset or TOML file [digits].")] = None,
     change: SetOpt = None,
     rule: RuleOpt = None,
     person: Annotated[
-        bool, typer.Option("--person/--no-person", help="The first site is labelled on the page.")
-    ] = True,
+        bool | None, typer.Option("--person/--no-person", help="The first site is labelled on the page [person].")
+    ] = None,
     insecure: InsecureOpt = False,
     stay: Annotated[bool, typer.Option("--stay", help="Stay up when the rounds are done, until Ctrl-C.")] = False,
 ) -> None:
@@ -269,9 +296,9 @@ def up(
     need_flower()
     from chase.federation.processes import Ended, Supervisor, end_on_signals
 
-    if insecure:
-        warn_insecure()
     loopback = prepare(directory, sites, preset, change, rule, person, insecure)
+    if not loopback.charter.secure:
+        warn_insecure()
     end_on_signals()
     try:
         with Supervisor(loopback.registry) as supervisor:
@@ -284,25 +311,28 @@ def up(
 
 def prepare(
     directory: Path,
-    sites: int,
-    preset: str,
+    sites: int | None,
+    preset: str | None,
     change: list[str] | None,
     rule: list[str] | None,
-    person: bool,
+    person: bool | None,
     insecure: bool,
 ) -> Loopback:
     """A new federation on disk, or the one that is there."""
     from chase.federation.setup import Loopback
 
     if (directory / "federation.toml").exists():
-        if change or rule:
+        options = {"--sites": sites, "--preset": preset, "--set": change, "--rule": rule, "--person": person}
+        given = [name for name, value in (options | {"--insecure": insecure or None}).items() if value is not None]
+        if given:
             raise FederationError(
-                f"{directory} is there already and goes on as it was founded: leave --set and --rule out"
+                f"{directory} is there already and goes on as it was founded: leave {', '.join(given)} out, "
+                "or name another directory"
             )
         return Loopback.open(directory)
-    changes = {"rounds": 10, **settings_room.parse_changes(change or []), "clients": sites}
-    chosen = settings_room.load(preset, changes)
-    return Loopback.prepare(directory, chosen, make_rules(rule), secure=not insecure, person=person)
+    changes = {"rounds": 10, **settings_room.parse_changes(change or []), "clients": sites or 3}
+    chosen = settings_room.load(preset or "digits", changes)
+    return Loopback.prepare(directory, chosen, make_rules(rule), secure=not insecure, person=person is not False)
 
 
 def go(loopback: Loopback, supervisor: Supervisor, stay: bool) -> None:

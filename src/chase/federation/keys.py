@@ -9,6 +9,7 @@ from __future__ import annotations
 import datetime
 import ipaddress
 import os
+import re
 import stat
 from collections.abc import Sequence
 from pathlib import Path
@@ -30,6 +31,7 @@ from chase.core.errors import FederationError
 
 DAYS = 825
 CURVE = ec.SECP384R1
+HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?")
 
 
 def write_private(path: Path, content: bytes) -> None:
@@ -90,6 +92,18 @@ def _builder(subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicK
         .not_valid_before(now - datetime.timedelta(minutes=5))
         .not_valid_after(now + datetime.timedelta(days=DAYS))
     )
+
+
+def check_host(host: str) -> None:
+    """Refuse what is neither a host name nor an address."""
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        if len(host) > 253 or not HOST.fullmatch(host):
+            raise FederationError(
+                f"'{host}' is no host name or address: use letters, digits, dots and hyphens, such as fed.example.org "
+                "(names in other scripts in their xn-- form)"
+            ) from None
 
 
 def _san(host: str) -> x509.GeneralName:

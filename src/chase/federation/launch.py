@@ -27,6 +27,8 @@ from chase.federation.rules import Charter
 from chase.record import Record
 
 CONNECTION = "here"
+AGAIN = 10.0
+"""Seconds until a run that could not be submitted is submitted again."""
 MOST_IN_VAIN = 5
 """How often a server may end in the same round before its run is not submitted again."""
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
@@ -183,32 +185,56 @@ def flwr(charter: Charter, *arguments: str, limit: float = 120.0) -> str:
     return done.stdout
 
 
-def register(charter: Charter, name: str, public_key: Path) -> None:
-    """Let a site's key in at the SuperLink; one that is in already is left."""
+def flwr_value(charter: Charter, key: str, *arguments: str) -> str:
+    """A value of the JSON that a command of Flower's prints; what it says went wrong is the error."""
+    said = flwr(charter, *arguments, "--format", "json")
     try:
-        flwr(charter, "supernode", "register", str(public_key), CONNECTION, "--name", name)
+        body = json.loads(said[said.index("{") :])
+    except ValueError:
+        body = {}
+    if not body.get(key):
+        why = str(body.get("error-message") or said).strip().splitlines()
+        raise FederationError(f"`flwr {' '.join(arguments[:2])}` failed: {why[-1] if why else 'it said nothing'}")
+    return str(body[key])
+
+
+def register(charter: Charter, name: str, public_key: Path) -> str:
+    """Let a site's key in at the SuperLink; returns Flower's id of the node, "" where it was in already."""
+    try:
+        return flwr_value(charter, "node-id", "supernode", "register", str(public_key), CONNECTION, "--name", name)
     except FederationError as error:
         if "already in use" not in str(error):
             raise
+        return ""
+
+
+def unregister(charter: Charter, node: str) -> None:
+    """Let a node's key in no more: it is gone at once, and Flower never takes the same key again."""
+    flwr(charter, "supernode", "unregister", node, CONNECTION)
 
 
 def submit(charter: Charter) -> str:
     """Start a Flower run for the rounds that are left; returns Flower's id of it."""
-    said = flwr(charter, "run", str(write_app(charter)), CONNECTION, "--format", "json")
-    try:
-        return str(json.loads(said[said.index("{") :])["run-id"])
-    except (ValueError, KeyError):
-        raise FederationError(f"`flwr run` gave no run id: {said.strip()[-200:]}") from None
+    return flwr_value(charter, "run-id", "run", str(write_app(charter)), CONNECTION)
+
+
+class AlreadyServed(FederationError):
+    """Another process holds the server's side of a run."""
 
 
 @contextmanager
-def only_server(run: Path) -> Iterator[None]:
+def only_server(run: Path, patience: float = 5.0) -> Iterator[None]:
     """Held by the server's side of a run while it lives: two at once are refused."""
+    until = time.monotonic() + patience  # a watcher that looks in this moment holds the lock for a moment
     with (run / "server.lock").open("a") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise FederationError(f"{run} is being run by another process") from None
+        while True:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except OSError:
+                if time.monotonic() > until:
+                    raise AlreadyServed(f"{run} is being run by another process") from None
+                time.sleep(0.05)
         file.truncate(0)
         file.write(f"{os.getpid()}\n")
         file.flush()
@@ -230,25 +256,38 @@ def server_lives(run: Path) -> bool:
     return False
 
 
+class Hopeless(FederationError):
+    """The server's side ends again and again."""
+
+
 class Watch:
-    """Looks after a submitted run: when its server dies before the end, a new Flower run goes on with it."""
+    """Looks after a submitted run: when its server dies before the end, a new Flower run goes on with it.
+
+    Where the SuperLink is away then, that is tried again until it is back.
+    """
 
     def __init__(self, charter: Charter, patience: float = 120.0) -> None:
-        self._charter, self._patience = charter, patience
+        self._charter, self._patience, self._wait = charter, patience, patience
         self.submitted, self._in_vain, self._round = 0, 0, -1
         self._seen, self._since = False, 0.0
 
     def begin(self) -> None:
-        """Submit a run."""
+        """Submit a run, or watch the one that is being served."""
+        if server_lives(self._charter.run):
+            self._seen = True
+            return
         round = len(Record.open(self._charter.run).metrics)
-        self._in_vain = self._in_vain + 1 if round == self._round else 0
-        if self._in_vain >= MOST_IN_VAIN:
-            raise FederationError(
-                f"the server has ended {self._in_vain} times in round {round + 1}: see {self._charter.path}/logs"
-            )
-        self._round = round
-        Diary(self._charter.run).show(phase="submitted", round=round)
-        submit(self._charter)
+        in_vain = self._in_vain + 1 if round == self._round else 0
+        if in_vain >= MOST_IN_VAIN:
+            raise Hopeless(f"the server has ended {in_vain} times in round {round + 1}: see {self._charter.path}/logs")
+        diary, before = Diary(self._charter.run), state(self._charter.run)
+        diary.show(phase="submitted", round=round)
+        try:
+            submit(self._charter)
+        except FederationError:
+            Diary(self._charter.run).show(**(before or {"phase": "none"}))
+            raise
+        self._in_vain, self._round, self._wait = in_vain, round, self._patience
         self.submitted, self._seen, self._since = self.submitted + 1, False, time.monotonic()
 
     def look(self) -> str:
@@ -258,7 +297,17 @@ class Watch:
         self._seen = self._seen or lives
         if lives or phase in ("finished", "failed"):
             return phase
-        if self._seen or time.monotonic() - self._since > self._patience:
-            Diary(self._charter.run).note(0, "server gone", why="a new Flower run goes on from the last checkpoint")
-            self.begin()
+        if self._seen or time.monotonic() - self._since > self._wait:
+            self._begin_again()
         return phase
+
+    def _begin_again(self) -> None:
+        if self._wait == self._patience:
+            Diary(self._charter.run).note(0, "server gone", why="a new Flower run goes on from the last checkpoint")
+        try:
+            self.begin()
+        except Hopeless:
+            raise
+        except FederationError as error:
+            Diary(self._charter.run).note(0, "not submitted", why=str(error))
+            self._seen, self._since, self._wait = False, time.monotonic(), AGAIN

@@ -11,11 +11,13 @@ from dataclasses import dataclass, field
 
 from chase.core.messages import ClientId
 from chase.federation.diary import Diary
-from chase.federation.post import Answer, Hello, Letter, NodeId, Post, Ticket
+from chase.federation.post import Answer, Hello, Letter, Node, NodeId, Post, Ticket
 from chase.federation.rules import Roster
 
 AGAIN = 30.0
-"""Seconds until a node that did not answer the handshake, or was refused, is asked again."""
+"""Seconds until a node that was refused is asked again."""
+LOST = 180.0
+"""Seconds after which a handshake that was not answered is given up and sent again."""
 
 
 @dataclass
@@ -34,13 +36,19 @@ class Members:
     names: dict[ClientId, str] = field(default_factory=dict)
     refused: dict[str, str] = field(default_factory=dict)
     """Why a site was refused, by name (or "node 123")."""
-    _online: Mapping[NodeId, str] = field(default_factory=dict)
+    _online: Mapping[NodeId, Node] = field(default_factory=dict)
     _asked: dict[Ticket, NodeId] = field(default_factory=dict)
+    _asked_in: dict[NodeId, str] = field(default_factory=dict)
     _asked_at: dict[NodeId, float] = field(default_factory=dict)
 
     def here(self) -> dict[ClientId, NodeId]:
         """Sites that shook hands and can be reached now."""
-        return {c: n for c, n in self.nodes.items() if n in self._online}
+        out = {m.number for m in self.roster().members if m.out}
+        return {c: n for c, n in self.nodes.items() if n in self._online and c not in out}
+
+    def session(self, node: NodeId) -> str:
+        """The session of a node that can be reached, else ""."""
+        return self._online[node].session if node in self._online else ""
 
     def name(self, client: ClientId) -> str:
         """The name of a site that is on the list, here or not."""
@@ -50,11 +58,11 @@ class Members:
     def look(self, round: int) -> None:
         """Greet nodes that are new, and take in what those greeted before have answered."""
         self._online = self.post.nodes()
-        settled = {n for n in self.nodes.values() if n in self._online}
+        settled, now = {n for n in self.nodes.values() if n in self._online}, self.clock()
         for ticket, node in list(self._asked.items()):
-            if node not in self._online:
-                del self._asked[ticket]
-        waiting, now = set(self._asked.values()), self.clock()
+            if self._asked_in[node] != self.session(node) or now - self._asked_at[node] > LOST:
+                del self._asked[ticket], self._asked_at[node]
+        waiting = set(self._asked.values())
         new = [
             node
             for node in self._online
@@ -62,6 +70,7 @@ class Members:
         ]
         sent = self.post.send([Letter(n, "hello", self.header) for n in new])
         self._asked_at |= dict.fromkeys(new, now)
+        self._asked_in |= {node: self.session(node) for node in new}
         self._asked |= {ticket: node for node, ticket in zip(new, sent, strict=True) if ticket is not None}
         for answer in self.post.collect(list(self._asked)) if self._asked else []:
             self._take_in(round, self._asked.pop(answer.ticket, None), answer)
@@ -69,7 +78,7 @@ class Members:
     def _take_in(self, round: int, node: NodeId | None, answer: Answer) -> None:
         if node is None:
             return
-        proven = self._online.get(node, "")
+        proven = self._online.get(node, Node()).name
         name = answer.body.site if isinstance(answer.body, Hello) else proven or f"node {node}"
         why = self._objection(node, proven, answer)
         if why:
@@ -93,6 +102,8 @@ class Members:
             return f"it calls itself '{name}', but its key is {f'that of {proven!r}' if proven else 'on no list'}"
         if member is None:
             return f"'{name}' is not on the list of sites"
+        if member.out:
+            return f"'{name}' was let out"
         other = self.nodes.get(member.number)
         if other is not None and other != node and other in self._online:
             return f"'{name}' is here already, from another node"

@@ -18,6 +18,16 @@ NodeId = int
 
 
 @dataclass(frozen=True)
+class Node:
+    """A node that can be reached."""
+
+    name: str = ""
+    """Of the site whose key it proved to have."""
+    session: str = ""
+    """Another one after each start of the node: what it was sent before that is lost."""
+
+
+@dataclass(frozen=True)
 class Letter:
     """A message to a node."""
 
@@ -60,8 +70,8 @@ class Answer:
 class Post(Protocol):
     """Carries letters and brings answers."""
 
-    def nodes(self) -> Mapping[NodeId, str]:
-        """Nodes that can be reached now, each with the name of the site whose key it proved to have, or ""."""
+    def nodes(self) -> Mapping[NodeId, Node]:
+        """Nodes that can be reached now."""
         ...
 
     def send(self, letters: Sequence[Letter]) -> list[Ticket | None]:

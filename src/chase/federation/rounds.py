@@ -5,7 +5,8 @@
               does not start anew, else dropped.
     refused   An update that does not fit (names, shapes, finite numbers, sane weight, agreed metrics) is left out of
               the average; its site has answered.
-    failed    A site that reports an error, or whose node died, gets the same order again, ``retries`` times.
+    failed    A site that reports an error, or whose node died or was started anew, gets the same order again,
+              ``retries`` times.
     joining   A site that comes while a round is open takes part from the next, or at once if the quorum is short.
 
 A site answers a repeated order from what it committed, so sending again is always safe.
@@ -23,7 +24,7 @@ from chase.core.messages import ClientId, ClientUpdate, RoundOrder
 from chase.core.pools import NAMES
 from chase.federation.diary import Diary
 from chase.federation.members import AGAIN, Members
-from chase.federation.post import Answer, Letter, Post, Tally, Ticket
+from chase.federation.post import Answer, Letter, NodeId, Post, Tally, Ticket
 from chase.federation.rules import Rules
 from chase.server import check_update
 from chase.site.turn import METRICS
@@ -38,6 +39,8 @@ class Owed:
     client: ClientId
     order: RoundOrder
     sent: float
+    node: NodeId
+    session: str
 
 
 @dataclass
@@ -148,6 +151,9 @@ class Rounds:
             if now - owed.sent > self.rules.busy_limit:
                 del self.owed[ticket]
                 self.diary.note(owed.order.round, "given up", self._name(owed.client), "no answer within busy_limit")
+            elif owed.session and self.members.session(owed.node) not in ("", owed.session):
+                del self.owed[ticket]
+                self.diary.note(owed.order.round, "failed", self._name(owed.client), "its node was started anew")
         return self.post.collect(list(self.owed)) if self.owed else []
 
     def _order(self, due: Mapping[ClientId, RoundOrder]) -> None:
@@ -158,7 +164,8 @@ class Rounds:
             if self._tries[client] > 1:
                 self.diary.note(order.round, "asked again", self._name(client))
             if ticket is not None:
-                self.owed[ticket] = Owed(client, order, self.clock())
+                node = here[client]
+                self.owed[ticket] = Owed(client, order, self.clock(), node, self.members.session(node))
 
     def _take_in(self, answer: Answer, outcome: Outcome, round: int) -> None:
         owed = self.owed.pop(answer.ticket, None)

@@ -83,6 +83,12 @@ class Member:
     name: str
     key: str = ""
     """Its public key, as an OpenSSH line; empty where sites are not authenticated."""
+    node: str = ""
+    """Flower's id of the node with that key."""
+    out: bool = False
+    """Let out: it gets no orders and does not count for the quorum; its number is not used again."""
+    retired: tuple[str, ...] = ()
+    """Keys that it had before and that are never let in again."""
 
 
 @dataclass(frozen=True)
@@ -95,22 +101,53 @@ class Roster:
         """The member of a name."""
         return next((m for m in self.members if m.name == name), None)
 
+    @property
+    def active(self) -> tuple[Member, ...]:
+        """The sites that have not been let out."""
+        return tuple(m for m in self.members if not m.out)
+
     def admit(self, name: str, key: str = "") -> Roster:
         """With one more site, or with the key of one that is on the list."""
         check_name(name)
         known = self.named(name)
+        self._check_key(name, key)
         if known is None:
             number = max((m.number for m in self.members), default=-1) + 1
             return Roster((*self.members, Member(number, name, key)))
-        if known.key and key and known.key != key:
-            raise FederationError(f"site '{name}' is on the list with another key: dismiss it first to change the key")
-        return Roster(tuple(replace(m, key=key or m.key) if m.name == name else m for m in self.members))
+        if known.key and key and bare(known.key) != bare(key):
+            raise FederationError(f"site '{name}' is on the list with another key: `chase federation dismiss` it first")
+        return self._with(replace(known, key=key or known.key, out=False))
+
+    def _check_key(self, name: str, key: str) -> None:
+        for member in self.members:
+            if key and member.name != name and member.key and bare(member.key) == bare(key):
+                raise FederationError(f"the key of '{name}' is that of site '{member.name}': every site has its own")
+            if key and bare(key) in map(bare, member.retired):
+                raise FederationError(
+                    f"site '{member.name}' was let out with this key, which is never let in again: "
+                    "make a new one with `chase site key HOME`"
+                )
 
     def dismiss(self, name: str) -> Roster:
-        """Without a site's key: it stays on the list, its number is not used again."""
-        if self.named(name) is None:
+        """With a site let out: it stays on the list, and its number and its key are not used again."""
+        known = self.named(name)
+        if known is None:
             raise FederationError(unknown("site", name, [m.name for m in self.members]))
-        return Roster(tuple(replace(m, key="") if m.name == name else m for m in self.members))
+        retired = (*known.retired, known.key) if known.key else known.retired
+        return self._with(replace(known, key="", node="", out=True, retired=retired))
+
+    def at_node(self, name: str, node: str) -> Roster:
+        """With Flower's id of a site's node."""
+        known = self.named(name)
+        return self if known is None else self._with(replace(known, node=node))
+
+    def _with(self, changed: Member) -> Roster:
+        return Roster(tuple(changed if m.name == changed.name else m for m in self.members))
+
+
+def bare(key: str) -> str:
+    """A key without the comment after it."""
+    return " ".join(key.split()[:2])
 
 
 class Charter:
@@ -176,7 +213,7 @@ class Charter:
         """The list of sites."""
         try:
             body = json.loads((self.path / "sites.json").read_text(encoding="utf-8"))
-            return Roster(tuple(Member(**member) for member in body))
+            return Roster(tuple(Member(**m | {"retired": tuple(m.get("retired", ()))}) for m in body))
         except (OSError, ValueError, TypeError) as error:
             raise FederationError(f"{self.path}/sites.json cannot be read: {error}") from None
 

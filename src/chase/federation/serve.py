@@ -132,7 +132,7 @@ class Hall:
         began = self.clock()
         while True:
             self.members.look(done)
-            wanted, here = len(self.charter.roster.members), len(self.members.here())
+            wanted, here = len(self.charter.roster.active), len(self.members.here())
             self.diary.show(
                 phase="gathering", round=done, sites={**dict.fromkeys(self._names(), "ready"), **self._out()}
             )
@@ -149,7 +149,7 @@ class Hall:
 
     def _orders(self, server: Server, round: int) -> dict[ClientId, RoundOrder]:
         """The server's orders for the sites on the list; one that was admitted beyond ``clients`` always takes part."""
-        orders, numbers = server.orders(round), sorted(m.number for m in self.charter.roster.members)
+        orders, numbers = server.orders(round), sorted(m.number for m in self.charter.roster.active)
         wanted = {n: orders[n] for n in numbers if n in orders}
         if orders:
             order = next(iter(orders.values()))

@@ -26,6 +26,9 @@ from chase.site.agreement import Agreement, agreement_of
 from chase.site.create import cut
 from chase.site.place import SiteCard, read_card
 
+PATIENCE = 60.0
+"""Seconds to wait for a SuperLink that is being started."""
+
 
 def site_name(number: int) -> str:
     """site-a, site-b, ... site-z, site-26, ..."""
@@ -53,6 +56,8 @@ def found(
         agreement = agreement_of(settings, data.test, data.classes)
     elif agreement.net != settings.net:
         raise FederationError(f"the agreement is on the network '{agreement.net}', the settings say '{settings.net}'")
+    for host in hosts:
+        keys.check_host(host)
     charter = Charter.create(path, rules, secure, "127.0.0.1", port or launch.free_port())
     write_atomically(path / "agreement.json", (agreement.to_json() + "\n").encode())
     Record.create(charter.run, settings, model_card(settings, agreement).to_json())
@@ -76,9 +81,25 @@ def admit(charter: Charter, name: str, public_key: Path | None, register: bool =
     if charter.secure and public_key is None:
         raise FederationError(f"site '{name}' needs its public key: give --key SITE/node.key.pub")
     line = keys.read_public(public_key) if public_key is not None and charter.secure else ""
-    charter.keep(charter.roster.admit(name, line))
+    admitted = charter.roster.admit(name, line)
     if charter.secure and public_key is not None and register:
-        launch.register(charter, name, public_key)
+        launch.wait_for_port(*charter.address, PATIENCE)
+        node = launch.register(charter, name, public_key)
+        admitted = admitted.at_node(name, node) if node else admitted
+    charter.keep(admitted)
+
+
+def dismiss(charter: Charter, name: str) -> None:
+    """Let a site out: its key at the SuperLink, then its place in the rounds."""
+    without, member = charter.roster.dismiss(name), charter.roster.named(name)
+    if charter.secure and member is not None and member.key:
+        if not member.node:
+            raise FederationError(
+                f"Flower's id of the node of '{name}' is not known here: see `flwr supernode list` and unregister it"
+            )
+        launch.wait_for_port(*charter.address, PATIENCE)
+        launch.unregister(charter, member.node)
+    charter.keep(without)
 
 
 @dataclass
@@ -107,7 +128,9 @@ class Loopback:
             if secure:
                 keys.site_key(key, name)
             admit(charter, name, key.with_name("node.key.pub") if secure else None, register=False)
-        write_atomically(path / "loopback.json", json.dumps({n: str(h) for n, h in homes.items()}).encode())
+        write_atomically(
+            path / "loopback.json", json.dumps({n: str(h.relative_to(path)) for n, h in homes.items()}).encode()
+        )
         return cls(charter, homes)
 
     @classmethod
@@ -117,7 +140,7 @@ class Loopback:
             homes = json.loads((path / "loopback.json").read_text(encoding="utf-8"))
         except (OSError, ValueError):
             raise FederationError(f"{path} is not a federation that `chase federation up` made") from None
-        return cls(Charter(path), {name: Path(home) for name, home in homes.items()})
+        return cls(Charter(path), {name: path / home for name, home in homes.items()})
 
     @property
     def registry(self) -> Path:
@@ -138,10 +161,13 @@ class Loopback:
         supervisor.start(execute)
         if self.charter.secure:
             with ThreadPoolExecutor(4) as several:
-                list(several.map(self._register, self.homes))
+                nodes = list(several.map(self._register, self.homes))
+            for name, node in nodes:
+                if node:
+                    self.charter.keep(self.charter.roster.at_node(name, node))
 
-    def _register(self, name: str) -> None:
-        launch.register(self.charter, name, self.homes[name] / "node.key.pub")
+    def _register(self, name: str) -> tuple[str, str]:
+        return name, launch.register(self.charter, name, self.homes[name] / "node.key.pub")
 
     def _still(self, supervisor: Supervisor) -> None:
         code = supervisor.ended("superlink")

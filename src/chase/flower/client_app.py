@@ -15,7 +15,8 @@ from typing import Any
 from flwr.app import Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 
-from chase.core.errors import ChaseError, ClientError
+from chase import __version__
+from chase.core.errors import AgreementError, ChaseError, ClientError, SettingsError, UpdateError
 from chase.federation.post import Hello, Tally
 from chase.flower import codec
 from chase.settings import Settings, from_mapping
@@ -24,7 +25,7 @@ from chase.site.agreement import Agreement
 from chase.site.place import Site
 
 app = ClientApp()
-Handler = Callable[[Site, RecordDict, dict[str, Any]], RecordDict]
+Handler = Callable[[Site, RecordDict], RecordDict]
 
 
 def answer(message: Message, context: Context, handle: Handler) -> Message:
@@ -33,7 +34,7 @@ def answer(message: Message, context: Context, handle: Handler) -> Message:
         home = Path(str(context.node_config["home"]))
         site = Site(home)
         try:
-            content = handle(site, message.content, codec.header_of(message.content))
+            content = handle(site, message.content)
         finally:
             site.close()
     except Exception as error:  # the boundary: text of an error may name samples and must not leave the site
@@ -56,22 +57,30 @@ def settings_of(header: dict[str, Any]) -> Settings:
     return from_mapping(header["settings"])
 
 
-def hello(site: Site, records: RecordDict, header: dict[str, Any]) -> RecordDict:
-    """The handshake."""
-    objections = turn.objections(site, settings_of(header), Agreement.from_json(header["agreement"]))
+def hello(site: Site, records: RecordDict) -> RecordDict:
+    """The handshake. What versions cannot read of each other is an objection too: it tells nothing of samples."""
+    version = "another version"
+    try:
+        version = codec.version_of(records)
+        header = codec.header_of(records)
+        objections = turn.objections(site, settings_of(header), Agreement.from_json(header["agreement"]))
+    except (UpdateError, SettingsError, AgreementError) as error:
+        objections = [f"{error} (the server runs chase {version}, the site {__version__})"]
     return codec.pack_hello(Hello(site.card.name, tuple(objections)))
 
 
-def take_turn(site: Site, records: RecordDict, header: dict[str, Any]) -> RecordDict:
+def take_turn(site: Site, records: RecordDict) -> RecordDict:
     """A turn."""
+    header = codec.header_of(records)
     settings = settings_of(header)
     turn.check_agreement(site, settings, header["agreement"])
     update = turn.take_turn(site, settings, int(header["number"]), codec.order_of(records, header))
     return codec.pack_update(update, turn.agreed_metrics(update))
 
 
-def tally(site: Site, records: RecordDict, header: dict[str, Any]) -> RecordDict:
+def tally(site: Site, records: RecordDict) -> RecordDict:
     """The held-out part under a model."""
+    header = codec.header_of(records)
     settings = settings_of(header)
     turn.check_agreement(site, settings, header["agreement"])
     return codec.pack_tally(Tally(*turn.tally(site, settings, codec.weights_of(records))))

@@ -14,6 +14,7 @@ import numpy as np
 from flwr.app import Array as FlowerArray
 from flwr.app import ArrayRecord, ConfigRecord, MetricRecord, RecordDict
 
+from chase import __version__
 from chase.core.errors import UpdateError
 from chase.core.messages import FORMAT, ClientUpdate, RoundOrder
 from chase.core.weights import Array, Arrays
@@ -37,7 +38,7 @@ def from_arrays(record: ArrayRecord) -> dict[str, Array]:
 
 def pack_letter(letter: Letter) -> RecordDict:
     """A letter as records."""
-    header: dict[str, Any] = {"format": FORMAT, **letter.header}
+    header: dict[str, Any] = {"format": FORMAT, "chase": __version__, **letter.header}
     records = RecordDict()
     if letter.order is not None:
         order = letter.order
@@ -63,6 +64,14 @@ def header_of(records: RecordDict) -> dict[str, Any]:
     if version != FORMAT:
         raise UpdateError(f"a letter has format {version}, this site reads {FORMAT}: use the same version of chase")
     return header
+
+
+def version_of(records: RecordDict) -> str:
+    """The version of chase that wrote a letter, as far as it can be read."""
+    try:
+        return str(json.loads(str(records["letter"]["header"]))["chase"])
+    except (KeyError, ValueError, TypeError):
+        return "of an unknown version"
 
 
 def weights_of(records: RecordDict, name: str = "weights") -> dict[str, Array]:

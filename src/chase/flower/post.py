@@ -10,7 +10,7 @@ from flwr.app import Message
 from flwr.serverapp import Grid
 
 from chase.core.errors import UpdateError
-from chase.federation.post import Answer, Letter, NodeId, Ticket
+from chase.federation.post import Answer, Letter, Node, NodeId, Ticket
 from chase.federation.rules import Roster
 from chase.flower import codec
 
@@ -31,11 +31,15 @@ class FlowerPost:
         self._grid, self._roster, self._ttl = grid, roster, ttl
         self._sent_to: dict[Ticket, NodeId] = {}
 
-    def nodes(self) -> Mapping[NodeId, str]:
-        """Nodes that the SuperLink counts as online, with the name that belongs to the key they proved to have."""
+    def nodes(self) -> Mapping[NodeId, Node]:
+        """Nodes that the SuperLink counts as online."""
         keys = {raw_key(m.key).strip(): m.name for m in self._roster().members if m.key}
         found = self._grid.get_nodes()
-        return {n.node_id: keys.get(n.public_key.strip(), "") for n in found if n.status == "online"}
+        return {
+            n.node_id: Node(keys.get(n.public_key.strip(), ""), n.last_activated_at)
+            for n in found
+            if n.status == "online"
+        }
 
     def send(self, letters: Sequence[Letter]) -> list[Ticket | None]:
         """Push letters; arrays that several of them share travel to the SuperLink once."""

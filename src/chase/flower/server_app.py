@@ -9,7 +9,7 @@ from flwr.serverapp import Grid, ServerApp
 
 from chase.core.errors import ChaseError
 from chase.federation.diary import Diary
-from chase.federation.launch import only_server
+from chase.federation.launch import AlreadyServed, only_server
 from chase.federation.rules import Charter
 from chase.federation.serve import Hall
 from chase.flower.post import FlowerPost
@@ -25,6 +25,8 @@ def main(grid: Grid, context: Context) -> None:
     try:
         with only_server(charter.run):
             Hall(charter, post).run()
+    except AlreadyServed:
+        raise  # the state in the directory is the other's
     except ChaseError as error:
         diary = Diary(charter.run)
         diary.note(0, "stopped", why=str(error))

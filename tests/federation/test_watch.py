@@ -1,0 +1,118 @@
+"""Watching a run: attached to where it is served, submitted anew where its server is gone."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import httpx
+import pytest
+from support import small_settings
+
+from chase.core.errors import FederationError
+from chase.federation import launch
+from chase.federation.diary import Diary, events, state
+from chase.federation.launch import AlreadyServed, Watch, only_server
+from chase.federation.proxy import MOST_BYTES, FleetProxy
+from chase.federation.rules import Charter, Rules
+from chase.record import Record
+
+
+@pytest.fixture
+def charter(tmp_path: Path) -> Charter:
+    charter = Charter.create(tmp_path / "fed", Rules(), True, "127.0.0.1", 1)
+    Record.create(charter.run, small_settings())
+    return charter
+
+
+@pytest.fixture
+def submitted(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    calls: list[str] = []
+    monkeypatch.setattr(launch, "submit", lambda charter: calls.append("run") or "1")
+    return calls
+
+
+def test_a_run_that_is_being_served_is_watched_and_not_submitted_again(charter: Charter, submitted: list[str]) -> None:
+    Diary(charter.run).show(phase="round", round=2)
+    with only_server(charter.run):
+        watch = Watch(charter)
+        watch.begin()
+        assert watch.look() == "round"
+        with pytest.raises(AlreadyServed), only_server(charter.run, patience=0.2):
+            pass
+    assert submitted == []
+    assert state(charter.run)["phase"] == "round"
+    watch.look()
+    assert submitted == ["run"]
+    assert [e["what"] for e in events(charter.run)] == ["server gone"]
+
+
+def test_a_look_at_the_wrong_moment_does_not_keep_a_server_out(charter: Charter) -> None:
+    with (charter.run / "server.lock").open("a") as file:
+        launch.fcntl.flock(file, launch.fcntl.LOCK_SH)
+        with pytest.raises(AlreadyServed), only_server(charter.run, patience=0.1):
+            pass
+        launch.fcntl.flock(file, launch.fcntl.LOCK_UN)
+        with only_server(charter.run):
+            assert launch.server_lives(charter.run)
+
+
+def test_where_the_superlink_is_away_a_run_is_submitted_until_it_is_back(
+    charter: Charter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tries = []
+
+    def submit(charter: Charter) -> str:
+        tries.append(1)
+        if len(tries) in (2, 3):
+            raise FederationError("away")
+        return "1"
+
+    monkeypatch.setattr(launch, "submit", submit)
+    monkeypatch.setattr(launch, "AGAIN", 0.0)
+    watch = Watch(charter, patience=0.0)
+    watch.begin()
+    for _ in range(3):
+        watch.look()
+    assert watch.submitted == 2
+    assert [e["what"] for e in events(charter.run)].count("not submitted") == 2
+
+
+def test_a_first_submission_that_fails_leaves_the_state_as_it_was(
+    charter: Charter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def submit(charter: Charter) -> str:
+        raise FederationError("away")
+
+    monkeypatch.setattr(launch, "submit", submit)
+    Diary(charter.run).show(phase="finished", round=3)
+    with pytest.raises(FederationError, match="away"):
+        Watch(charter).begin()
+    assert state(charter.run)["phase"] == "finished"
+
+
+def test_what_flower_says_went_wrong_is_the_error(charter: Charter, monkeypatch: pytest.MonkeyPatch) -> None:
+    said = 'Loading\n{"success": false, "error-message": "Error:\\nConnection refused"}'
+    monkeypatch.setattr(launch, "flwr", lambda charter, *arguments: said)
+    with pytest.raises(FederationError, match=r"^`flwr run .*` failed: Connection refused$"):
+        launch.submit(charter)
+
+
+def test_the_proxy_refuses_long_requests_before_and_while_they_come(charter: Charter, tmp_path: Path) -> None:
+    from chase.federation import keys
+
+    keys.server_certificate(tmp_path / "keys", ["localhost"])
+    proxy = FleetProxy("https://localhost:1", tmp_path / "keys" / "ca.crt")
+
+    async def endless():
+        for _ in range(MOST_BYTES // (1 << 20) + 1):
+            yield b"x" * (1 << 20)
+
+    async def ask(**content: object) -> int:
+        transport = httpx.ASGITransport(proxy.app())
+        async with httpx.AsyncClient(transport=transport, base_url="https://localhost") as client:
+            return (await client.post("/v1/fleet/push-object", **content)).status_code  # type: ignore[arg-type]
+
+    assert asyncio.run(ask(content=b"", headers={"content-length": str(MOST_BYTES + 1)})) == 413
+    assert asyncio.run(ask(content=endless())) == 413
+    assert asyncio.run(ask(content=b"short")) == 503
