@@ -79,15 +79,21 @@ class Real:
 
 @contextmanager
 def running(
-    path: Path, settings: Settings, limit: float = 280.0, absent: tuple[str, ...] = (), **rules: Any
+    path: Path,
+    settings: Settings,
+    limit: float = 280.0,
+    absent: tuple[str, ...] = (),
+    person: bool = False,
+    **rules: Any,
 ) -> Iterator[Real]:
-    """A federation with its run submitted; sites that are absent are not connected."""
-    loopback = Loopback.prepare(path, settings, Rules(**{**RULES, **rules}))
+    """A federation with its run submitted; absent sites are not connected, the first may be labelled by a person."""
+    loopback = Loopback.prepare(path, settings, Rules(**{**RULES, **rules}), person=person)
     with Supervisor(loopback.registry) as supervisor:
         loopback.start_server(supervisor)
         for name in loopback.homes:
             if name not in absent:
                 loopback.start_site(supervisor, name)
+        loopback.start_pages(supervisor)
         watch = Watch(loopback.charter)
         watch.begin()
         yield Real(loopback, supervisor, watch, limit)

@@ -5,13 +5,18 @@ from __future__ import annotations
 import os
 import signal
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
+import httpx
 import numpy as np
 import pytest
 from federation.real import Real, assert_same, assert_sound, federation_settings, running, saved_state, simulated
 
 from chase.federation.processes import group_lives
+from chase.federation.view import links_in, page_log
+from chase.site.place import Site
 
 pytestmark = [pytest.mark.federation, pytest.mark.timeout(900)]
 LIMIT = 800.0
@@ -103,6 +108,53 @@ def test_a_site_that_joins_at_round_three_takes_part_from_then_on(tmp_path: Path
         assert took[-1] == 3
         assert metrics[0]["sites"]["absent"] == ["site-c"]
     assert_sound(real, 5 * settings.budget)
+
+
+@contextmanager
+def person_at(real: Real, site: str) -> Iterator[Callable[[], dict[int, int]]]:
+    """Somebody at a site's labelling page: each call answers all that is asked, and returns what was answered."""
+    log = page_log(real.loopback.homes[site])
+    real.until(lambda _: bool(links_in(log)))
+    (link,) = links_in(log).values()
+    where, _, token = link.partition("/#token=")
+    headers = {"origin": where, "content-type": "application/json"}
+    with httpx.Client(base_url=where, headers=headers, trust_env=False, timeout=60) as page:
+        assert page.post("/api/enter", json={"token": token}).status_code == 200
+
+        def answer() -> dict[int, int]:
+            asked = page.post("/api/next", json={"want": 20}).json()["queue"]
+            given = {question["sample"]: question["sample"] % 10 for question in asked}
+            body = {"answers": [{"sample": s, "label": label, "key": f"k{s}"} for s, label in given.items()]}
+            accepted = page.post("/api/answer", json=body).json()["accepted"] if given else []
+            return {a["sample"]: given[a["sample"]] for a in accepted}
+
+        yield answer
+
+
+def test_what_a_person_labelled_at_a_site_outlives_a_kill_in_its_turn(tmp_path: Path) -> None:
+    settings = federation_settings(rounds=4, local_epochs=40)
+    with running(tmp_path / "fed", settings, LIMIT, person=True) as real, person_at(real, "site-a") as answer:
+        given: dict[int, int] = {}
+        for round in (2, 3, 4):
+            real.until(lambda s, round=round: s.get("round", 0) >= round - 1 and s.get("phase") != "submitted")
+            real.training(round, "site-b")
+            given |= answer()
+            if round == 3:
+                kill_in_training(real, "site-a", 3)
+        metrics = real.finish()
+        given |= answer()
+    assert [line["round"] for line in metrics] == [1, 2, 3, 4]
+    now = saved_state(real.loopback.homes["site-a"])
+    held = dict(zip(now.pools.labeled.tolist(), now.labels_of(now.pools.labeled).tolist(), strict=True))
+    used = {sample: label for sample, label in given.items() if sample in held}
+    assert len(used) >= settings.budget, "no answer reached the model"
+    assert {sample: held[sample] for sample in used} == used
+    site = Site(real.loopback.homes["site-a"])
+    lines = [line for line in site.home.ledger.labels() if line["annotator"] == "site-a"]
+    site.close()
+    assert sorted((line["sample"], line["label"]) for line in lines) == sorted(given.items())
+    assert now.labels_spent == len(used)
+    now.pools.check()
 
 
 def start_changed(real: Real, site: str, change: str, where: Path) -> None:

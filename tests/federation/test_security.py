@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import ssl
 import threading
@@ -45,6 +46,7 @@ def test_the_proxy_passes_the_fleet_path_only(path: bytes, fits: bool) -> None:
     assert allowed(path) == fits
 
 
+REFUSED = re.compile("not registered|unauthenticated|authentication", re.IGNORECASE)
 PUSHES = ("push-messages", "push-object")
 
 
@@ -109,7 +111,11 @@ def test_replayed_and_doubled_answers_change_nothing_and_only_numbers_leave(tmp_
         assert len(proxy.replays) > 20
         sent = b"".join(proxy.seen)
         assert len(sent) > 100_000
+        assert b"site-a" in sent  # the search would find what is there
         assert b"canary" not in sent
+        said = (tmp_path / "fed" / "logs" / "superlink.log").read_text()
+        assert said.count("Failed to store Message reply") >= 10
+        assert [e["why"] for e in events(real.run) if e["what"] in ("refused", "dropped", "failed")] == []
         assert str(tmp_path).encode() not in sent
     assert_same(real, simulated(tmp_path / "sim", settings))
     assert_sound(real, 2 * settings.budget)
@@ -148,15 +154,18 @@ def test_strangers_wrong_keys_and_impostors_are_refused(tmp_path: Path) -> None:
                 keys.site_key(tmp_path / f"{name}.key", name)
                 shutil.copy(tmp_path / f"{name}.key", home / "node.key")
                 (home / "node.key").chmod(0o600)
-        # the impostor has site-c's good key but says that it is site-a
-        card = json.loads((tmp_path / "impostor" / "site.json").read_text())
-        (tmp_path / "impostor" / "site.json").write_text(json.dumps(card | {"name": "site-a"}))
+        # the impostor has site-c's good key but says that it is site-a; the stranger has a name and a key of its own
+        for name, says in (("impostor", "site-a"), ("stranger", "stranger")):
+            card = json.loads((tmp_path / name / "site.json").read_text())
+            (tmp_path / name / "site.json").write_text(json.dumps(card | {"name": says}))
         for name in ("stranger", "wrong-key"):
             try_in(name, tmp_path / name)
         try_in("keyless", tmp_path / "keyless", keyless=True)
         try_in("impostor", tmp_path / "impostor")
         for name in ("stranger", "wrong-key", "keyless"):
             assert exits(real.supervisor, name) != 0
+            said = (tmp_path / name / "logs" / "node.log").read_text()
+            assert REFUSED.search(said), said[-500:]
         real.finish()
         refused = {e["site"]: e["why"] for e in events(real.run) if e["what"] == "refused"}
         assert refused == {"site-a": "it calls itself 'site-a', but its key is that of 'site-c'"}
