@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from io import StringIO
 
 import pytest
@@ -22,3 +24,19 @@ def test_every_figure_is_there_whole(width: int) -> None:
     assert all(word in said for text in (*TABLE.columns, *ROW) for word in text.split())
     if width >= 80:
         assert max(map(len, said.splitlines())) <= width
+
+
+def test_ctrl_c_while_everything_is_imported_is_no_traceback() -> None:
+    interrupt = (
+        "import builtins\n"
+        "real = builtins.__import__\n"
+        "def ours(name, *rest):\n"
+        "    if name == 'chase.cli':\n"
+        "        raise KeyboardInterrupt\n"
+        "    return real(name, *rest)\n"
+        "from chase.__main__ import main\n"
+        "builtins.__import__ = ours\n"
+        "main()\n"
+    )
+    done = subprocess.run([sys.executable, "-c", interrupt], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
