@@ -116,7 +116,7 @@ def test_replayed_and_doubled_answers_change_nothing_and_only_numbers_leave(tmp_
         said = (tmp_path / "fed" / "logs" / "superlink.log").read_text()
         assert (
             said.count("Failed to store Message reply") >= 3
-        )  # those that come before their first is taken in replace it
+        )
         assert [e["why"] for e in events(real.run) if e["what"] in ("refused", "dropped", "failed")] == []
         assert str(tmp_path).encode() not in sent
     assert_same(real, simulated(tmp_path / "sim", settings))
