@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from homes import ask, image_home
 
+from chase.annotation import schema
 from chase.annotation.annotator import Answer
 from chase.annotation.home import Home
 from chase.annotation.inbox import AnswerRefused, Given
@@ -250,6 +251,61 @@ def test_old_tokens_and_sessions_end(home: Home, monkeypatch: pytest.MonkeyPatch
     with pytest.raises(LabelError, match="too old"):
         home.people.enter(token)
     assert home.people.whose(session) is None
+
+
+def test_a_revoked_annotator_is_out_and_the_answers_stay(home: Home, anna: int, ben: int) -> None:
+    ask(home, [5, 6])
+    session, link = home.people.enter(home.people.invite("anna")), home.people.invite("anna")
+    bens = home.people.enter(home.people.invite("ben"))
+    (first,) = home.inbox.next_for(anna, 1)
+    home.inbox.answer(Given(first["sample"], 1, anna))
+    home.inbox.next_for(anna, 1)
+    assert home.people.revoke(" anna ") == 2
+    assert home.people.whose(session) is None
+    with pytest.raises(LabelError, match="not known here"):
+        home.people.enter(link)
+    assert home.people.whose(bens) is not None
+    assert home.inbox.current(first["sample"]) is not None
+    assert len(home.inbox.next_for(ben, 1)) == 1  # what was on anna's screen
+    assert home.people.revoke("anna") == 0
+    with pytest.raises(LabelError, match="nobody here is called 'carol'; annotators: anna, ben"):
+        home.people.revoke("carol")
+
+
+def delete_questions(home: Home, samples: list[int]) -> None:
+    with home.database.transaction() as db:
+        db.executemany("DELETE FROM questions WHERE sample = ?", [(sample,) for sample in samples])
+
+
+def test_a_deleted_question_is_counted_out(home: Home) -> None:
+    ask(home, [5, 6, 7])
+    delete_questions(home, [5, 6])
+    assert home.ledger.open_count() == 1
+
+
+def test_a_home_of_the_first_format_is_brought_up_to_date(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(schema, "FORMAT", 1)
+        old = image_home(tmp_path / "old")
+        ask(old, [5, 6, 7])
+        delete_questions(old, [5])
+        assert old.ledger.open_count() == 3  # what format 1 got wrong
+        old.close()
+    home = Home(tmp_path / "old")
+    assert home.ledger.open_count() == 2
+    delete_questions(home, [6])
+    assert Home(tmp_path / "old").ledger.open_count() == 1
+    with monkeypatch.context() as patch:
+        patch.setattr(schema, "FORMAT", 1)
+        with pytest.raises(LabelError, match="has format 2, this version of chase reads 1"):
+            Home(tmp_path / "old")
+
+
+def test_a_home_is_its_owners_alone(tmp_path: Path) -> None:
+    (tmp_path / "home").mkdir(mode=0o755)
+    image_home(tmp_path / "home")
+    image_home(tmp_path / "run" / "home")
+    assert [(tmp_path / name).stat().st_mode & 0o777 for name in ("home", "run/home")] == [0o700, 0o700]
 
 
 @pytest.mark.parametrize("name", ["", "  ", "x" * 81, "a\x07b"])

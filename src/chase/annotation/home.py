@@ -94,13 +94,14 @@ class Home:
         names: Sequence[str] | None = None,
         initial: Mapping[int, int] | None = None,
     ) -> Home:
-        """A new home; one that is there and whole already is refused."""
+        """A new home; one that is there and whole already is refused. Only its owner may look into it."""
         if (path / "client.json").exists():
             raise LabelError(f"{path} is a client's home already: open it, or choose another directory")
         if card.kind not in ("image", "text") or not card.classes:
             raise LabelError(f"a home holds images or texts and at least one class, not {card.kind!r}")
         try:
-            path.mkdir(parents=True, exist_ok=True)
+            path.mkdir(mode=0o700, parents=True, exist_ok=True)
+            path.chmod(0o700)
             for left_over in path.glob("inbox.sqlite*"):
                 left_over.unlink()
         except OSError as error:

@@ -106,3 +106,21 @@ class People:
         """End a session."""
         with self._database.transaction() as db:
             db.execute("DELETE FROM sessions WHERE hash = ?", (_hash(session),))
+
+    def revoke(self, name: str) -> int:
+        """End an annotator's sessions and unused links; returns how many. The answers stay, open questions go free."""
+        called = " ".join(name.split())
+        with self._database.transaction() as db:
+            row = db.execute("SELECT id FROM annotators WHERE name = ?", (called,)).fetchone()
+            if row is None:
+                known = ", ".join(r["name"] for r in db.execute("SELECT name FROM annotators ORDER BY name"))
+                raise LabelError(f"nobody here is called '{called}'; annotators: {known or 'none'}")
+            sessions = db.execute("DELETE FROM sessions WHERE annotator = ?", (row["id"],)).rowcount
+            links = "DELETE FROM tokens WHERE annotator = ? AND used_at IS NULL"
+            unused = db.execute(links, (row["id"],)).rowcount
+            db.execute(
+                "UPDATE questions SET state = 'waiting', held_by = NULL, held_until = 0"
+                " WHERE held_by = ? AND state IN ('waiting', 'shown')",
+                (row["id"],),
+            )
+        return int(sessions + unused)

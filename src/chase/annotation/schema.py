@@ -16,7 +16,7 @@ from pathlib import Path
 
 from chase.core.errors import LabelError
 
-FORMAT = 1
+FORMAT = 2
 """Version of the tables."""
 BUSY_SECONDS = 30.0
 
@@ -75,6 +75,20 @@ CREATE TABLE turns (
 );
 CREATE UNIQUE INDEX turns_order ON turns (run, round);
 """
+"""The tables of format 1."""
+
+UPGRADES = {
+    1: """
+CREATE TRIGGER tally_gone AFTER DELETE ON questions BEGIN
+  UPDATE tallies SET n = n - 1 WHERE round = old.round AND state = old.state; END;
+DELETE FROM tallies;
+INSERT INTO tallies SELECT round, state, COUNT(*) FROM questions GROUP BY round, state;
+CREATE TABLE contents (sample INTEGER PRIMARY KEY, hash BLOB NOT NULL);
+CREATE TABLE unfinished (sample INTEGER PRIMARY KEY, name TEXT NOT NULL, added INTEGER NOT NULL);
+"""
+}
+"""What makes the next format of each: 2 counts deleted questions out, knows samples by a hash of what they hold, and
+notes additions and removals that are committed here but not yet in the other files of a home."""
 
 MARKS = ("taken", "handed")
 """Answers up to ``taken`` are part of the committed state; up to ``handed``, training may be using them."""
@@ -88,6 +102,11 @@ def statements(script: str) -> Iterator[str]:
         if sqlite3.complete_statement(text):
             yield text
             text = ""
+
+
+def _execute(db: sqlite3.Connection, script: str) -> None:
+    for statement in statements(script):
+        db.execute(statement)
 
 
 class Database:
@@ -112,13 +131,15 @@ class Database:
     def _prepare(self) -> None:
         with self.transaction() as db:
             version = db.execute("PRAGMA user_version").fetchone()[0]
-            if version == 0:
-                for statement in statements(TABLES):
-                    db.execute(statement)
-                db.executemany("INSERT INTO meta VALUES (?, 0)", [(mark,) for mark in MARKS])
-                db.execute(f"PRAGMA user_version = {FORMAT}")
-            elif version != FORMAT:
+            if not 0 <= version <= FORMAT:
                 raise LabelError(f"{self.path} has format {version}, this version of chase reads {FORMAT}")
+            if version == 0:
+                _execute(db, TABLES)
+                db.executemany("INSERT INTO meta VALUES (?, 0)", [(mark,) for mark in MARKS])
+            for before in range(max(1, version), FORMAT):
+                _execute(db, UPGRADES[before])
+            if version != FORMAT:
+                db.execute(f"PRAGMA user_version = {FORMAT}")
             db.execute("INSERT INTO meta VALUES ('home', ?) ON CONFLICT DO NOTHING", (secrets.randbits(52),))
             self.identity = format(db.execute("SELECT value FROM meta WHERE key = 'home'").fetchone()[0], "013x")
 

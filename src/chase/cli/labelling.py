@@ -44,6 +44,7 @@ def register(app: typer.Typer) -> None:
     group.command("export", epilog="Example: chase label export runs/demo/home -o labels.csv")(export)
     group.command("import", epilog="Example: chase label import runs/demo/home labels.csv --revise")(import_labels)
     group.command("link", epilog="Example: chase label link runs/demo/home -a ben")(link)
+    group.command("revoke", epilog="Example: chase label revoke runs/demo/home -a ben")(revoke)
     app.add_typer(group, name="label", help="Serve the labelling page of a client's home; export and import labels.")
 
 
@@ -76,6 +77,16 @@ def link(
     """Print a new link to a page that is being served, for another annotator or another device."""
     for who, url in serving.links(Home(home), at.rstrip("/"), annotator).items():
         print(f"{who}: {url}")
+
+
+def revoke(
+    home: HomeArg,
+    annotator: Annotated[list[str], typer.Option("--annotator", "-a", help="Who may label no more; repeatable.")],
+) -> None:
+    """End the sessions and the unused links of annotators; what they answered stays."""
+    people = Home(home).people
+    for name in annotator:
+        print(f"{name}: {people.revoke(name)} sessions and links ended")
 
 
 def export(
