@@ -11,10 +11,14 @@ from support import blobs, small_settings
 from chase.core.messages import RoundOrder
 from chase.data.resident import DataSet, Samples
 from chase.engine.roster import build_net
+from chase.homestore import HomeStore
 from chase.models.net import get_weights
 from chase.settings import Settings
+from chase.site import change
 from chase.site.create import cut
 from chase.site.place import Site, SiteCard
+from chase.site.turn import take_turn
+from chase.state import ClientState
 
 SETTINGS = {"clients": 2, "rounds": 3, "local_epochs": 2, "classes_per_client": 2, "initial_labels": 0.2, "budget": 3}
 
@@ -38,6 +42,33 @@ def tiny_site(path: Path, number: int = 0, annotator: str = "simulated", name: s
 def first_order(site: Site, settings: Settings, round: int = 1) -> RoundOrder:
     weights = get_weights(build_net(settings, site.samples(), len(site.classes)))
     return RoundOrder("run", round, settings.seed, weights)
+
+
+def some(count: int, value: int = 9) -> np.ndarray:
+    """Images of one shade each, no two alike."""
+    shades = np.arange(value, value + count, dtype=np.uint8)
+    return np.broadcast_to(shades[:, None, None, None], (count, 1, 8, 8)).copy()
+
+
+def put(site: Site, inputs: np.ndarray, names: list[str], labels: list[int] | None = None) -> np.ndarray:
+    """Add samples, unlabelled unless told otherwise; returns the ids of those that entered."""
+    numbers = np.array([-1] * len(names) if labels is None else labels)
+    return change.add(site, change.New(inputs, names, numbers)).ids
+
+
+def now(site: Site) -> ClientState:
+    return HomeStore(site.home, site.start()).load()
+
+
+def play(site: Site, *rounds: int) -> None:
+    settings = tiny_settings()
+    weights = first_order(site, settings).weights
+    for round in rounds:
+        take_turn(site, settings, 0, RoundOrder("run", round, 0, weights))
+
+
+def all_bytes(path: Path) -> bytes:
+    return b"".join(f.read_bytes() for f in sorted(path.rglob("*")) if f.is_file())
 
 
 def images(count: int, value: int = 7) -> Samples:

@@ -156,7 +156,11 @@ class Database:
             except BaseException:
                 self._connection.execute("ROLLBACK")
                 raise
-            self._connection.execute("COMMIT")
+            self.commit()
+
+    def commit(self) -> None:
+        """End a transaction and keep what was written in it."""
+        self._connection.execute("COMMIT")
 
     @contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:

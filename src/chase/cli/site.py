@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import ipaddress
 import json
+import re
+import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
 
-import numpy as np
 import typer
 from rich.console import Console
 from rich.table import Table
 
 from chase import settings as settings_room
+from chase.cli.federation import keep_going, need_flower, warn_insecure
 from chase.core.errors import ChaseError, FederationError
 from chase.data.options import DataOptions
+from chase.federation.processes import running, take_down
 from chase.site import change, own
 from chase.site.agreement import Agreement, agreement_of
 from chase.site.place import Site, SiteCard
@@ -22,6 +27,9 @@ from chase.site.status import status as status_of
 HomeArg = Annotated[Path, typer.Argument(help="The site's directory.")]
 JsonOpt = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 SetOpt = Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change a setting; repeatable.")]
+
+HOST = re.compile(r"(?!-)[A-Za-z0-9_-]{1,63}(\.[A-Za-z0-9_-]{1,63})*\.?")
+"""What can be the name of a machine."""
 
 
 def register(app: typer.Typer) -> None:
@@ -37,6 +45,7 @@ def register(app: typer.Typer) -> None:
     group.command("connect", epilog="Example: chase site connect home --server fed.example.org:443 --ca ca.crt")(
         connect
     )
+    group.command("key", epilog="Example: chase site key home > site-a.pub")(key)
     group.command("disconnect", epilog="Example: chase site disconnect home")(disconnect)
     app.add_typer(group, name="site", help="Make a site from its own data, look after it, connect it to a federation.")
 
@@ -75,8 +84,9 @@ def init(
     )
     agreed = None if agreement is None else Agreement.from_json(read_file(agreement))
     card = SiteCard(name, annotator, budget, period)
+    make_key = key_maker()  # before anything is built
     site, problems = own.init(home, card, [data], options, agreed, hold_out)
-    make_key(home, name)
+    make_key(home / "node.key", name)
     for problem in problems:
         print(f"note: {problem}")
     sizes = status_of(site)
@@ -92,13 +102,34 @@ def read_file(path: Path) -> str:
         raise FederationError(f"cannot read {path}: {error}") from None
 
 
-def make_key(home: Path, name: str) -> None:
-    """The key that proves who the site is."""
+def key_maker() -> Callable[[Path, str], str]:
+    """What makes the key that proves who a site is."""
     try:
         from chase.federation.keys import site_key
     except ImportError:
         raise FederationError("keys need Flower: install it with `pip install 'chase-fal[flower]'`") from None
-    site_key(home / "node.key", name)
+    return site_key
+
+
+def key(home: HomeArg) -> None:
+    """Make a new key for a site that lost its own or whose key others may have read; the old one is kept aside."""
+    make_key, name = key_maker(), Site(home).card.name
+    if any(running(home / "processes.json").values()):
+        raise FederationError(f"{name} is connected with its key: first run `chase site disconnect {home}`")
+    new = home / "node.key.new"
+    for left_over in (new, home / "node.key.new.pub"):
+        left_over.unlink(missing_ok=True)
+    line = make_key(new, name)
+    for end in ("", ".pub"):
+        old = home / f"node.key{end}"
+        if old.exists():
+            old.replace(home / f"node.key.old{end}")
+        (home / f"node.key.new{end}").replace(old)
+    print(line)
+    print(
+        f"The server has to let {name} out and in again with this public key ({home / 'node.key.pub'}).",
+        file=sys.stderr,
+    )
 
 
 def status(home: HomeArg, as_json: JsonOpt = False) -> None:
@@ -126,9 +157,14 @@ def add(home: HomeArg, files: Annotated[list[Path], typer.Argument(help="New fil
     found, labels = own.read_more(site, files)
     for problem in found.problems:
         print(f"note: {problem}")
-    change.add(site, found.inputs, list(found.names), labels)
-    own.keep_texts(home, found, np.arange(len(found.names)))
-    print(f"{len(found.names)} samples added, {int((labels >= 0).sum())} of them labelled")
+    added = change.add(site, change.New(found.inputs, found.names, labels, found.texts))
+    if added.twins:
+        name, twin = added.twins[0]
+        print(
+            f"note: {len(added.twins)} samples were left out because the site has the same already (first: {name} is "
+            f"{twin}); labels for those go in with `chase label import`"
+        )
+    print(f"{added.ids.size} samples added, {added.labeled} of them labelled")
 
 
 def forget(home: HomeArg, names: Annotated[list[str], typer.Argument(help="Samples by name.")]) -> None:
@@ -162,9 +198,10 @@ def connect(
     port: Annotated[int, typer.Option(help="Local port of the node; 0 takes a free one.", min=0, max=65535)] = 0,
 ) -> None:
     """Connect a site to its federation and keep it connected until Ctrl-C or SIGTERM."""
-    from chase.cli.federation import keep_going, warn_insecure
+    need_flower()
     from chase.federation import launch
 
+    check_address(server)
     if (ca is None) == (not insecure):
         raise FederationError("give --ca ca.crt (the federation's certificate), or --insecure to go without encryption")
     if insecure:
@@ -176,8 +213,23 @@ def connect(
     keep_going(home / "processes.json", [job], f"{name} is connecting to {server}; log: {job.log}")
 
 
+def check_address(server: str) -> None:
+    """Refuse what cannot be HOST:PORT."""
+    host, _, port = server.rpartition(":")
+    fits = port.isascii() and port.isdecimal() and 1 <= int(port) <= 65535
+    if not fits or not (HOST.fullmatch(host) or is_bracketed(host)):
+        raise FederationError(f"--server takes HOST:PORT, such as fed.example.org:8443, not '{server}'")
+
+
+def is_bracketed(host: str) -> bool:
+    """Whether this is an IPv6 address in brackets."""
+    try:
+        ipaddress.IPv6Address(host[1:-1])
+    except ValueError:
+        return False
+    return host[0] + host[-1] == "[]"
+
+
 def disconnect(home: HomeArg) -> None:
     """End the connection that `chase site connect` keeps."""
-    from chase.federation.processes import take_down
-
     print("disconnected" if take_down(home / "processes.json") else "it was not connected")

@@ -36,6 +36,11 @@ class Samples:
     vocabulary: int = 0
     """Number of distinct tokens, for texts."""
 
+    def __post_init__(self) -> None:
+        # Rows are found by bisection: among ids that do not rise another sample's row would be found.
+        if self.ids is not None and (self.ids.size != len(self) or (self.ids[1:] <= self.ids[:-1]).any()):
+            raise DataError(f"the ids of {len(self)} samples are not one each in rising order: their file is damaged")
+
     def __len__(self) -> int:
         return int(self.inputs.shape[0])
 

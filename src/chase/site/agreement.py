@@ -45,16 +45,40 @@ class Agreement:
         """Read one; what is not whole is refused."""
         try:
             body: dict[str, Any] = json.loads(text)
-            listed = ("classes", "shape", "mean", "std", "arrays")
-            return cls(**(body | {name: tuple(body[name]) for name in listed}))
+            _check(body)
+            return cls(**(body | {name: tuple(body[name]) for name in LISTS}))
         except (ValueError, KeyError, TypeError) as error:
             raise AgreementError(
-                f"an agreement cannot be read ({error}): the other side runs another version"
+                f"an agreement cannot be read ({error}): it is damaged, or of another version of chase"
             ) from None
 
     def digest(self) -> str:
         """A fingerprint that travels with every order."""
         return hashlib.sha256(self.to_json().encode()).hexdigest()
+
+
+LISTS: dict[str, Any] = {"classes": str, "shape": int, "mean": float | int, "std": float | int, "arrays": str}
+"""The fields that are lists, and what is in them."""
+AXES = {"image": ("channels", "height", "width"), "text": ("length",)}
+"""What the numbers of a sample's shape are."""
+
+
+def _check(body: dict[str, Any]) -> None:
+    """Refuse what could not be followed, with a sentence on the first point."""
+    for name, kind in LISTS.items():
+        if not isinstance(body[name], list) or not body[name] or not all(isinstance(v, kind) for v in body[name]):
+            raise ValueError(f"its {name} is {_shown(body[name])}")
+    if body["kind"] not in AXES:
+        raise ValueError(f"its kind is {_shown(body['kind'])}, not {' or '.join(AXES)}")
+    axes = AXES[body["kind"]]
+    if len(body["shape"]) != len(axes) or min(body["shape"]) < 1:
+        raise ValueError(f"its shape is {_shown(body['shape'])}, not {', '.join(axes)}")
+    if min(body["std"]) <= 0:
+        raise ValueError(f"its std is {_shown(body['std'])}, which nothing can be divided by")
+
+
+def _shown(value: Any) -> str:
+    return json.dumps(value)[:60]
 
 
 def arrays_of(weights: Weights) -> tuple[str, ...]:

@@ -6,8 +6,8 @@ site's files. What the shared model has learnt from a label cannot be taken out 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,64 +17,147 @@ from chase.core.errors import DataError, LabelError
 from chase.core.pools import SampleIds, as_ids, is_in
 from chase.core.weights import Array
 from chase.homestore import HomeStore
+from chase.site.contents import hashes_of, keep_hashes, samples_by_content
+from chase.site.files import keep_texts
+from chase.site.finish import erase_deleted, finish, known_ids
 from chase.site.place import Site
-from chase.state import ClientState
 
 IMPORTER = "imported"
 """The annotator that labels which came with new files are booked under."""
+HOLD_A_SAMPLE = {"answers": "sample", "questions": "sample", "samples": "id", "contents": "sample"}
+"""The tables that tell something of a sample, and the column that names it."""
 
 
-def add(site: Site, inputs: Array, names: Sequence[str], labels: NDArray[np.int64]) -> SampleIds:
-    """New samples, with their labels where they have one (-1 if not); returns their ids."""
+@dataclass(frozen=True)
+class New:
+    """Samples to be added: a row, a name and perhaps a label each."""
+
+    inputs: Array
+    names: Sequence[str]
+    labels: NDArray[np.int64]
+    """Class numbers, -1 where nobody knows."""
+    texts: Sequence[str] = ()
+    """For texts: as people read them."""
+
+    def take(self, rows: Sequence[int]) -> New:
+        """Some of them."""
+        texts = [self.texts[row] for row in rows] if self.texts else ()
+        return New(self.inputs[list(rows)], [self.names[row] for row in rows], self.labels[list(rows)], texts)
+
+
+@dataclass(frozen=True)
+class Added:
+    """What became of new samples."""
+
+    ids: SampleIds
+    labeled: int
+    """How many of those that entered have a label."""
+    twins: tuple[tuple[str, str], ...]
+    """The samples that were left out, each with the name of the one that it equals."""
+
+
+def add(site: Site, new: New) -> Added:
+    """Put new samples into the pool; one whose content the site has already is left out."""
     with site.locked():
-        ids_before, before = site.home.samples()
-        if inputs.shape[1:] != before.shape[1:] or inputs.dtype != before.dtype:
-            raise DataError(
-                f"new samples are {inputs.dtype}{list(inputs.shape[1:])}, the site has "
-                f"{before.dtype}{list(before.shape[1:])}: read them as the site's own were read"
-            )
-        _refuse_known(site, names)
-        ids = np.arange(site.card.next_id, site.card.next_id + len(names), dtype=np.int64)
-        site.keep(replace(site.card, next_id=site.card.next_id + len(names)))
-        # A sample in the file but in no pool is harmless; the other way round a turn would fail.
-        site.write("samples", {"ids": np.concatenate([ids_before, ids]), "inputs": np.concatenate([before, inputs])})
-        if site.card.annotator == "simulated":
-            truth = site.read("truth")
-            both = {"ids": (truth["ids"], ids), "labels": (truth["labels"], labels)}
-            site.write("truth", {name: np.concatenate(parts) for name, parts in both.items()})
-        _enter(site, ids, names, labels)
-    return ids
+        before = _known_rows(site, "samples")
+        _refuse_misfits(before["inputs"], new.inputs)
+        hashes = hashes_of(new.inputs)
+        rows, twins = _tell_twins(site, samples_by_content(site, before["ids"], before["inputs"]), new.names, hashes)
+        entering = new.take(rows)
+        _refuse_known(site, entering.names)
+        ids = np.arange(site.card.next_id, site.card.next_id + len(rows), dtype=np.int64)
+        if rows:
+            # Refused here, if at all: from the next line on files are written.
+            HomeStore(site.home, site.start()).load().add(ids)
+            site.keep(replace(site.card, next_id=site.card.next_id + len(rows)))
+            _write_rows(site, before, ids, entering)
+            _enter(site, ids, entering, [hashes[row] for row in rows])
+        return Added(ids, int((entering.labels >= 0).sum()), twins)
+
+
+def _known_rows(site: Site, name: str) -> dict[str, Array]:
+    """A file that holds a row a sample, without what an interrupted addition left in it."""
+    arrays = site.read(name)
+    stay = is_in(arrays["ids"], known_ids(site.home))
+    return arrays if stay.all() else {key: array[stay] for key, array in arrays.items()}
+
+
+def _refuse_misfits(before: Array, inputs: Array) -> None:
+    if inputs.shape[1:] != before.shape[1:] or inputs.dtype != before.dtype:
+        raise DataError(
+            f"new samples are {inputs.dtype}{list(inputs.shape[1:])}, the site has "
+            f"{before.dtype}{list(before.shape[1:])}: read them as the site's own were read"
+        )
+
+
+def _tell_twins(
+    site: Site, known: Mapping[bytes, int], names: Sequence[str], hashes: Sequence[bytes]
+) -> tuple[list[int], tuple[tuple[str, str], ...]]:
+    """The rows whose content is new, and the names of the others with what they equal."""
+    held_out = site.held_out_names()
+    first: dict[bytes, str] = {}
+    rows, twins = [], []
+    for row, (name, content) in enumerate(zip(names, hashes, strict=True)):
+        if content in known:
+            sample = known[content]
+            twins.append((name, held_out.get(sample) or site.home.inbox.sample_name(sample) or str(sample)))
+        elif content in first:
+            twins.append((name, first[content]))
+        else:
+            first[content] = name
+            rows.append(row)
+    return rows, tuple(twins)
 
 
 def _refuse_known(site: Site, names: Sequence[str]) -> None:
-    twice = [n for n in names if site.home.inbox.sample_named(n) is not None]
-    if twice or len(set(names)) < len(names):
-        shown = ", ".join((twice or [n for n in names if names.count(n) > 1])[:3])
-        raise DataError(f"{len(twice) or 'some'} of the new samples are there already ({shown}): add each once")
+    with site.home.database.reading() as db:
+        seen = {row["name"] for row in db.execute("SELECT name FROM samples")}
+    seen |= set(site.held_out_names().values())
+    twice = []
+    for name in names:
+        if name in seen:
+            twice.append(name)
+        seen.add(name)
+    if twice:
+        raise DataError(
+            f"{len(twice)} of the new samples are called like others that are there already "
+            f"({', '.join(twice[:3])}): give them names of their own, or forget the others first"
+        )
 
 
-def _enter(site: Site, ids: SampleIds, names: Sequence[str], labels: NDArray[np.int64]) -> None:
-    store = HomeStore(site.home, site.start())
-    home = site.home
-    with home.database.transaction():
-        home.inbox.add_samples(dict(zip(ids.tolist(), names, strict=True)))
+def _write_rows(site: Site, before: Mapping[str, Array], ids: SampleIds, new: New) -> None:
+    """Rows for the new samples. One in a file but in no pool is harmless, and the next change drops it."""
+    _append(site, "samples", before, {"ids": ids, "inputs": new.inputs})
+    if site.card.annotator == "simulated":
+        _append(site, "truth", _known_rows(site, "truth"), {"ids": ids, "labels": new.labels})
+    keep_texts(site.path, new.names if new.texts else (), new.texts)
+
+
+def _append(site: Site, name: str, before: Mapping[str, Array], more: Mapping[str, Array]) -> None:
+    site.write(name, {key: np.concatenate([before[key], rows]) for key, rows in more.items()})
+
+
+def _enter(site: Site, ids: SampleIds, new: New, hashes: Sequence[bytes]) -> None:
+    store, home = HomeStore(site.home, site.start()), site.home
+    names = dict(zip(ids.tolist(), new.names, strict=True))
+    with home.database.transaction() as db:
+        home.inbox.add_samples(names)
+        keep_hashes(site, ids, hashes)
         if not store.amend(lambda state: state.add(ids)):
-            _change_start(site, site.start().add(ids))
-        if site.card.annotator != "simulated" and (labels >= 0).any():
+            db.executemany("INSERT INTO unfinished VALUES (?, ?, 1)", names.items())
+        if site.card.annotator != "simulated" and (new.labels >= 0).any():
             who = home.people.named(IMPORTER).id
-            known = [(int(i), int(c)) for i, c in zip(ids, labels, strict=True) if c >= 0]
+            known = [(int(i), int(c)) for i, c in zip(ids, new.labels, strict=True) if c >= 0]
             home.inbox.answer_all([Given(i, c, who, source="import") for i, c in known])
+    finish(home)
     store.sweep()
 
 
-def _change_start(site: Site, start: ClientState) -> None:
-    labeled = start.pools.labeled
-    site.write("start", {"ids": start.ids, "labeled": labeled, "labels": start.labels_of(labeled)})
-
-
 def find(site: Site, names: Sequence[str]) -> SampleIds:
-    """The ids of samples by name; an unknown name is refused."""
+    """The ids of samples by name, held-out ones too; an unknown name is refused."""
+    held_out = {name: sample for sample, name in site.held_out_names().items()}
     found = {name: site.home.inbox.sample_named(name) for name in names}
+    found |= {name: held_out.get(name) for name, sample in found.items() if sample is None}
     unknown = [name for name, sample in found.items() if sample is None]
     if unknown:
         raise LabelError(f"{site.path} has no sample called {', '.join(unknown[:3])}: `chase site status` counts them")
@@ -84,34 +167,20 @@ def find(site: Site, names: Sequence[str]) -> SampleIds:
 def forget(site: Site, ids: SampleIds) -> None:
     """Remove samples and their labels from every file of the site."""
     with site.locked():
-        start = site.start()
-        known = HomeStore(site.home, start).load()
-        stray = ids[~is_in(ids, known.ids)]
-        if stray.size:
-            raise LabelError(f"sample {int(stray[0])} is not in a pool of {site.path}")
-        store, gone = HomeStore(site.home, start), frozenset(ids.tolist())
-        copies = [site.path / "originals" / str(site.home.inbox.sample_name(sample)) for sample in gone]
-        with site.home.database.reading() as db:
-            db.execute("PRAGMA secure_delete = ON")
+        store = HomeStore(site.home, site.start())
+        trained, asked = ids[is_in(ids, store.load().ids)], ids.tolist()
+        names = {sample: site.home.inbox.sample_name(sample) or "" for sample in trained.tolist()}
+        held_out = site.held_out_names()
+        names |= {sample: held_out[sample] for sample in asked if sample in held_out}
+        stray = [sample for sample in asked if sample not in names]
+        if stray:
+            raise LabelError(f"sample {stray[0]} is not in a pool of {site.path}")
+        erase_deleted(site.home)
         with site.home.database.transaction() as db:
-            store.amend(lambda state: state.forget(ids[is_in(ids, state.ids)]), gone)
-            for table, column in (("answers", "sample"), ("questions", "sample"), ("samples", "id")):
-                db.executemany(f"DELETE FROM {table} WHERE {column} = ?", [(sample,) for sample in gone])
-            _change_start(site, start.forget(ids[is_in(ids, start.ids)]))
-        with site.home.database.reading() as db:
-            db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-        store.sweep()
-        _drop_rows(site, ids)
-        for copy in copies:
-            copy.unlink(missing_ok=True)
-
-
-def _drop_rows(site: Site, ids: SampleIds) -> None:
-    """Rewrite the files that hold a row a sample, without these."""
-    held, inputs = site.home.samples()
-    stay = ~is_in(held, ids)
-    site.write("samples", {"ids": held[stay], "inputs": inputs[stay]})
-    if site.card.annotator == "simulated":
-        truth = site.read("truth")
-        stay = ~is_in(truth["ids"], ids)
-        site.write("truth", {name: array[stay] for name, array in truth.items()})
+            if trained.size:
+                gone = frozenset(trained.tolist())
+                store.amend(lambda state: state.forget(ids[is_in(ids, state.ids)]), gone)
+            for table, column in HOLD_A_SAMPLE.items():
+                db.executemany(f"DELETE FROM {table} WHERE {column} = ?", [(sample,) for sample in names])
+            db.executemany("INSERT INTO unfinished VALUES (?, ?, 0)", names.items())
+        finish(site.home)

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from chase.annotation.home import Card, Home
 from chase.core.messages import ClientId
-from chase.core.weights import Array
 from chase.data.resident import DataSet, Samples
 from chase.division import split_among_clients
 from chase.engine.roster import World
 from chase.settings import Settings
-from chase.site.place import Site, SiteCard, check_name, write_arrays, write_card
+from chase.site.files import Holdout, write_arrays, write_start
+from chase.site.place import Site, SiteCard, check_name, write_card
 from chase.state import ClientState
 
 Labels = NDArray[np.int64]
@@ -32,7 +30,7 @@ def create(
     *,
     names: list[str] | None = None,
     truth: Labels | None = None,
-    holdout: tuple[Array, Labels] | None = None,
+    holdout: Holdout | None = None,
     originals: str = "",
     number: ClientId = -1,
 ) -> Site:
@@ -52,17 +50,12 @@ def create(
         originals=originals,
     )
     Home.create(path, home_card, start.ids, samples.inputs.numpy(), names, initial).close()
-    path.chmod(0o700)
-    files: dict[str, Mapping[str, Any]] = {
-        "start": {"ids": start.ids, "labeled": labeled, "labels": start.labels_of(labeled)}
-    }
+    write_start(path, start)
     if truth is not None:
-        files["truth"] = {"ids": start.ids, "labels": truth}
+        write_arrays(path, "truth", {"ids": start.ids, "labels": truth})
     if holdout is not None:
-        files["holdout"] = {"inputs": holdout[0], "labels": holdout[1]}
+        holdout.write(path)
     next_id = max(card.next_id, int(start.ids.max()) + 1 if start.ids.size else 0)
-    for name, arrays in files.items():
-        write_arrays(path, name, arrays)
     write_card(path, replace(card, next_id=next_id))
     return Site(path)
 
@@ -83,6 +76,6 @@ def cut(path: Path, settings: Settings, data: DataSet, number: ClientId, card: S
         world.start(number),
         data.classes,
         truth=data.train_labels[part] if card.annotator == "simulated" else None,
-        holdout=(data.test.inputs.numpy()[rows], data.test_labels[rows]) if held_out else None,
+        holdout=Holdout.new(data.test.inputs.numpy()[rows], data.test_labels[rows]) if held_out else None,
         number=number,
     )

@@ -11,22 +11,20 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from chase.annotation.home import write_durably
 from chase.core.errors import DataError
 from chase.core.randomness import rng
 from chase.core.weights import Array
 from chase.data import folders, tables
-from chase.data.assemble import agree_classes, hold_out, number_labels
+from chase.data.assemble import agree_classes, duplicates, hold_out, number_labels
 from chase.data.images import channel_statistics, decode
 from chase.data.options import DataOptions
 from chase.data.own import TABLE_SUFFIXES, fill_columns
 from chase.data.resident import Kind, Samples
 from chase.site.agreement import Agreement
 from chase.site.create import create
+from chase.site.files import ORIGINALS, Holdout, keep_texts
 from chase.site.place import Site, SiteCard
 from chase.state import ClientState
-
-ORIGINALS = "originals"
 
 
 @dataclass(frozen=True)
@@ -54,10 +52,11 @@ def read(paths: Sequence[Path], options: DataOptions) -> Found:
     if not files:
         raise DataError(f"{paths[0]} holds no images ({', '.join(sorted(folders.SUFFIXES))})")
     names = [str(file.relative_to(root)) if root.is_dir() else file.name for root, file in files]
+    labels = [_label(name, options.classes) for name in names]
     images = decode([file for _, file in files], names, replace(options, bad_images="skip"))
-    kept = [names[row] for row in images.kept.tolist()]
-    labels = tuple(_label(name, options.classes) for name in kept)
-    return Found("image", images.pixels, tuple(kept), labels, problems=images.problems)
+    kept = images.kept.tolist()
+    named, labeled = tuple(names[row] for row in kept), tuple(labels[row] for row in kept)
+    return Found("image", images.pixels, named, labeled, problems=images.problems)
 
 
 def _images(root: Path) -> list[Path]:
@@ -68,11 +67,17 @@ def _images(root: Path) -> list[Path]:
 
 
 def _label(name: str, classes: tuple[str, ...]) -> str | None:
-    """An image in a folder that is called like a class has that label; with no classes given, every folder is one."""
+    """The class that an image's folder is called like; with no classes given, every folder is one."""
     parts = Path(name).parts
     if len(parts) < 2 or parts[0] in folders.UNLABELED:
         return None
-    return parts[0] if not classes or parts[0] in classes else None
+    if classes and parts[0] not in classes:
+        shown = ", ".join(classes[:10]) + (", ..." if len(classes) > 10 else "")
+        raise DataError(
+            f"folder '{parts[0]}' is none of the {len(classes)} classes {shown}: "
+            f"call it like its class, or {folders.UNLABELED[0]} if nobody has labelled what is in it"
+        )
+    return parts[0]
 
 
 def _read_table(path: Path, options: DataOptions) -> Found:
@@ -99,7 +104,7 @@ def options_for(agreement: Agreement | None, options: DataOptions) -> DataOption
     options = replace(options, classes=agreement.classes)
     if agreement.kind == "text":
         return replace(options, text_length=agreement.shape[0])
-    channels, height, width = agreement.shape
+    channels, height, width = agreement.shape  # as many as ``Agreement`` lets through
     if height != width:
         raise DataError(f"the agreement is on images of {width}x{height}; own images are made square")
     return replace(options, channels=channels, image_size=height)
@@ -121,6 +126,7 @@ def init(
     _refuse_twins(found.names)
     testing = hold_out(numbers, held_out) if held_out > 0 else np.zeros(numbers.size, dtype=bool)
     rest = np.flatnonzero(~testing)
+    kept, set_apart = ([found.names[row] for row in rows.tolist()] for rows in (rest, np.flatnonzero(testing)))
     mean, std = _normalisation(found, rest, agreement)
     labeled = np.flatnonzero(numbers[rest] >= 0)
     simulated = card.annotator == "simulated"
@@ -135,20 +141,19 @@ def init(
         Samples(torch.from_numpy(found.inputs[rest]), found.kind, mean, std, vocabulary=found.vocabulary),
         start,
         classes,
-        names=[found.names[row] for row in rest.tolist()],
+        names=kept,
         truth=numbers[rest] if simulated else None,
-        holdout=(found.inputs[testing], numbers[testing]) if testing.any() else None,
+        holdout=Holdout.new(found.inputs[testing], numbers[testing], set_apart) if testing.any() else None,
         originals=str(images_in or (path / ORIGINALS).resolve() if found.texts else images_in or ""),
     )
-    keep_texts(path, found, rest)
-    return site, found.problems
+    if found.texts:
+        keep_texts(path, kept, [found.texts[row] for row in rest.tolist()])
+    return site, found.problems + _leaks(found.inputs[rest], found.inputs[testing])
 
 
-def keep_texts(home: Path, found: Found, rows: NDArray[np.int64]) -> None:
-    """Texts become numbers for the network; people read them from these files."""
-    for row in rows.tolist() if found.texts else []:
-        (home / ORIGINALS).mkdir(exist_ok=True)
-        write_durably(home / ORIGINALS / found.names[row], found.texts[row].encode())
+def _leaks(trained: Array, held: Array) -> tuple[str, ...]:
+    twice = duplicates(trained, held) if held.shape[0] else 0
+    return (f"{twice} of {held.shape[0]} held-out samples equal one that may be trained on",) if twice else ()
 
 
 def _normalisation(

@@ -4,11 +4,12 @@
     start.safetensors       the samples and labels that it began with
     truth.safetensors       simulated annotators only: what they would answer
     originals/              texts as people read them
-    holdout.safetensors     labelled samples that are never trained on, if it has any
+    holdout.safetensors     labelled samples that are never trained on, and their names, if it has any
     node.key, node.key.pub  the key that proves who it is
     turn.lock               held while a turn, ``add`` or ``forget`` changes the site
 
-``site.json`` is written last, so a directory that has one is whole.
+``site.json`` is written last, so a directory that has one is whole. What a kill has cut short in ``add`` or ``forget``
+is finished when the site is next opened or changed.
 """
 
 from __future__ import annotations
@@ -28,9 +29,11 @@ from numpy.typing import NDArray
 
 from chase.annotation.home import Home, write_durably
 from chase.core.errors import LabelError
-from chase.core.weights import Array, Arrays, read, to_bytes
+from chase.core.weights import Array, Arrays
 from chase.data.resident import Samples
 from chase.homestore import resident
+from chase.site.files import Holdout, read_arrays, read_start, write_arrays
+from chase.site.finish import finish, is_unfinished
 from chase.state import ClientState
 
 FORMAT = 1
@@ -69,6 +72,9 @@ class Site:
         self.path = path
         self.card = read_card(path)
         self.home = Home(path)
+        if is_unfinished(self.home):
+            with self.locked():
+                pass
 
     @property
     def classes(self) -> tuple[str, ...]:
@@ -81,8 +87,7 @@ class Site:
 
     def start(self) -> ClientState:
         """The state before the first turn."""
-        arrays = self.read("start")
-        return ClientState.start(arrays["ids"], arrays["labeled"], arrays["labels"])
+        return read_start(self.path)
 
     def truth(self) -> dict[int, int]:
         """What a simulated annotator knows."""
@@ -91,14 +96,23 @@ class Site:
 
     def holdout(self) -> tuple[Samples, NDArray[np.int64]] | None:
         """The samples held out for evaluation and their labels, if there are any."""
-        if not (self.path / "holdout.safetensors").is_file():
+        held = self.held_out()
+        if held is None:
             return None
-        arrays = self.read("holdout")
-        return replace(self.samples(), inputs=torch.from_numpy(arrays["inputs"]), ids=None), arrays["labels"]
+        return replace(self.samples(), inputs=torch.from_numpy(held.inputs), ids=None), held.labels
+
+    def held_out(self) -> Holdout | None:
+        """The held-out part with ids and names."""
+        return Holdout.read(self.path)
+
+    def held_out_names(self) -> dict[int, str]:
+        """The names of the held-out samples by id."""
+        held = self.held_out()
+        return {} if held is None else dict(zip(held.ids.tolist(), held.names, strict=True))
 
     def read(self, name: str) -> dict[str, Array]:
         """The arrays of one of the site's files."""
-        return read(self.path / f"{name}.safetensors")
+        return read_arrays(self.path, name)
 
     def write(self, name: str, arrays: Arrays) -> None:
         """Replace one of the site's files, whole or not at all."""
@@ -111,19 +125,19 @@ class Site:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """One at a time: a turn, an addition or a removal. Waits for the other; a kill frees the lock."""
+        """One at a time: a turn, an addition or a removal. Waits for the other; a kill frees the lock.
+
+        What another has changed meanwhile is read anew, what it was kept from finishing is finished.
+        """
         with (self.path / "turn.lock").open("a") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
+            self.card = read_card(self.path)
+            finish(self.home)
             yield
 
     def close(self) -> None:
         """Close the inbox."""
         self.home.close()
-
-
-def write_arrays(path: Path, name: str, arrays: Arrays) -> None:
-    """Write one of a site's files, whole or not at all."""
-    write_durably(path / f"{name}.safetensors", to_bytes(arrays))
 
 
 def write_card(path: Path, card: SiteCard) -> None:

@@ -11,7 +11,7 @@ from chase.site.place import Site
 def status(site: Site) -> dict[str, Any]:
     """Pools, questions and the last turn."""
     state = HomeStore(site.home, site.start()).load()
-    held = site.holdout()
+    held = site.held_out()
     with site.home.database.reading() as db:
         row = db.execute("SELECT run, round FROM turns ORDER BY version DESC LIMIT 1").fetchone()
     return {
@@ -22,7 +22,7 @@ def status(site: Site) -> dict[str, Any]:
         "pools": state.pools.sizes(),
         "labels_given": state.labels_spent,
         "open_questions": site.home.ledger.open_count(),
-        "held_out": 0 if held is None else int(held[1].size),
+        "held_out": 0 if held is None else int(held.ids.size),
         "turns": state.turn,
         "last_round": None if row is None else int(row["round"]),
         "run": None if row is None else str(row["run"]),
