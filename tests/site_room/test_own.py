@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import importlib.util
 import json
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +16,7 @@ from chase.cli.main import app
 from chase.core.errors import ChaseError, DataError
 from chase.core.messages import RoundOrder
 from chase.engine.roster import build_net
+from chase.federation.processes import Job, Supervisor
 from chase.models.net import get_weights
 from chase.site import own
 from chase.site.agreement import agreement_of
@@ -59,14 +62,115 @@ def test_a_site_of_its_own_images_from_init_to_forget(tmp_path: Path, scans: Pat
     found = json.loads(run("site", "status", home, "--json"))
     assert (found["classes"], found["annotator"], found["held_out"]) == (["cat", "dog"], "page", 4)
     more = tmp_path / "more"
-    pictures(more, "later", 3, 90)
+    pictures(more, "unlabelled", 3, 90)
     assert "3 samples added, 0 of them labelled" in run("site", "add", home, more)
-    with pytest.raises(ChaseError, match="there already"):
-        run("site", "add", home, more)
-    assert "1 samples forgotten" in run("site", "forget", home, "later/later-1.png")
+    said = run("site", "add", home, more)
+    assert "3 samples were left out because the site has the same already" in said
+    assert "0 samples added" in said
+    assert "1 samples forgotten" in run("site", "forget", home, "unlabelled/unlabelled-1.png")
     with pytest.raises(ChaseError, match="no sample called"):
-        run("site", "forget", home, "later/later-1.png")
+        run("site", "forget", home, "unlabelled/unlabelled-1.png")
     assert status(Site(home))["samples"] == 48
+
+
+def test_what_is_held_out_is_known_by_name_and_by_content(tmp_path: Path, scans: Path) -> None:
+    home = tmp_path / "home"
+    said = run("site", "init", home, "--data", scans, "--id", "site-a", "--hold-out", "0.2")
+    assert "held-out samples equal one that may be trained on" in said  # ten pictures of seven shades
+    held = Site(home).held_out()
+    assert held is not None
+    name = held.names[0]
+    said = run("site", "add", home, scans / name, scans / "cat" / "cat-1.png")
+    assert "2 samples were left out" in said
+    assert "0 samples added" in said
+    assert "1 samples forgotten" in run("site", "forget", home, name)
+    assert status(Site(home))["held_out"] == 3
+    left = Site(home).held_out()
+    assert left is not None
+    assert name not in left.names
+
+
+def test_texts_that_are_added_are_read_by_people_too(tmp_path: Path) -> None:
+    first, more = tmp_path / "notes.csv", tmp_path / "more.csv"
+    first.write_text("text,label\ngood news,yes\nbad news,no\n")
+    more.write_text("text,label\ngood news,yes\nno news,no\n")
+    own.init(tmp_path / "home", SiteCard("site-t"), [first], own.DataOptions(text_length=8))[0].close()
+    assert "1 samples added, 1 of them labelled" in run("site", "add", tmp_path / "home", more)
+    site = Site(tmp_path / "home")
+    sample = site.home.inbox.sample_named("more-1.txt")
+    assert sample is not None
+    assert HomeView(site.home).show(sample).body == b"no news"
+    assert not (tmp_path / "home" / "originals" / "more-0.txt").exists()
+
+
+@pytest.mark.parametrize("folder", ["Cat", "later"])
+def test_a_folder_that_is_no_class_is_named(tmp_path: Path, scans: Path, folder: str) -> None:
+    home, more = tmp_path / "home", tmp_path / "more"
+    pictures(more, folder, 3, 90)
+    says = f"folder '{folder}' is none of the 2 classes cat, dog: call it like its class, or unlabeled"
+    with pytest.raises(DataError, match=says):
+        run("site", "init", home, "--data", more, "--id", "site-a", "--classes", "cat,dog")
+    assert not home.exists()
+    run("site", "init", home, "--data", scans, "--id", "site-a", "--classes", "cat,dog")
+    with pytest.raises(DataError, match=says):
+        run("site", "add", home, more)
+
+
+def test_a_site_without_the_means_to_make_a_key_is_not_begun(
+    tmp_path: Path, scans: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = tmp_path / "home"
+    with monkeypatch.context() as patch:
+        patch.setitem(sys.modules, "chase.federation.keys", None)
+        with pytest.raises(ChaseError, match="keys need Flower"):
+            run("site", "init", home, "--data", scans, "--id", "site-a")
+        assert not home.exists()
+    run("site", "init", home, "--data", scans, "--id", "site-a")
+    with monkeypatch.context() as patch:
+        patch.setattr(importlib.util, "find_spec", lambda name: None)
+        with pytest.raises(ChaseError, match="a federation needs Flower"):
+            run("site", "connect", home, "--server", "x:1", "--insecure")
+
+
+def test_a_new_key_for_a_site(tmp_path: Path, scans: Path) -> None:
+    home = tmp_path / "home"
+    run("site", "init", home, "--data", scans, "--id", "site-a")
+    first = (home / "node.key").read_bytes()
+    said = run("site", "key", home)
+    assert (home / "node.key.pub").read_text().strip() in said
+    assert (home / "node.key").read_bytes() != first
+    assert (home / "node.key.old").read_bytes() == first
+    assert [(home / name).stat().st_mode & 0o777 for name in ("node.key", "node.key.old")] == [0o600, 0o600]
+    (home / "node.key").unlink()  # lost
+    run("site", "key", home)
+    assert not list(home.glob("node.key.new*"))
+    with Supervisor(home / "processes.json") as supervisor:
+        supervisor.start(Job("site-a", ("sleep", "60"), tmp_path / "log"))
+        with pytest.raises(ChaseError, match="first run `chase site disconnect"):
+            run("site", "key", home)
+
+
+@pytest.mark.parametrize(
+    "server", ["nonsense", "fed.example.org", "x:0", "x:65536", "x:y", ":8443", "https://x:443", "a b:1", "::1:8443"]
+)
+def test_a_server_that_cannot_be_one_is_refused_at_once(tmp_path: Path, server: str) -> None:
+    with pytest.raises(ChaseError, match="--server takes HOST:PORT"):
+        run("site", "connect", tmp_path, "--server", server, "--insecure")
+
+
+@pytest.mark.parametrize("server", ["x:1", "fed.example.org:8443", "127.0.0.1:9091", "[::1]:8443", "my_host:65535"])
+def test_a_server_that_can_be_one_is_tried(tmp_path: Path, server: str) -> None:
+    with pytest.raises(ChaseError, match="not a site"):
+        run("site", "connect", tmp_path, "--server", server, "--insecure")
+
+
+def test_an_agreement_that_cannot_be_followed_is_refused_in_a_sentence(tmp_path: Path, scans: Path) -> None:
+    home, agreed = tmp_path / "home", tmp_path / "agreement.json"
+    run("site", "init", home, "--data", scans, "--id", "site-a")
+    body = json.loads(run("site", "agreement", home, "digits"))
+    agreed.write_text(json.dumps(body | {"shape": [8, 8]}))
+    with pytest.raises(ChaseError, match=r"its shape is \[8, 8\], not channels, height, width"):
+        run("site", "init", tmp_path / "other", "--data", scans, "--id", "site-b", "--agreement", agreed)
 
 
 def test_sites_that_follow_an_agreement_agree(tmp_path: Path, scans: Path) -> None:
