@@ -17,6 +17,8 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
+import torch
+
 sys.path.insert(0, str(Path(__file__).parent))
 
 from homes import image_home
@@ -26,6 +28,7 @@ from chase.annotation.home import Home
 from chase.annotation.inbox import Given
 
 KILLS = 24
+torch.set_num_threads(1)  # a fork takes no thread along, and waits for ever for one that it believes to be there
 
 
 def train(path: Path) -> None:
