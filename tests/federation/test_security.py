@@ -114,9 +114,7 @@ def test_replayed_and_doubled_answers_change_nothing_and_only_numbers_leave(tmp_
         assert b"site-a" in sent  # the search would find what is there
         assert b"canary" not in sent
         said = (tmp_path / "fed" / "logs" / "superlink.log").read_text()
-        assert (
-            said.count("Failed to store Message reply") >= 3
-        )
+        assert said.count("Failed to store Message reply") >= 3
         assert [e["why"] for e in events(real.run) if e["what"] in ("refused", "dropped", "failed")] == []
         assert str(tmp_path).encode() not in sent
     assert_same(real, simulated(tmp_path / "sim", settings))
