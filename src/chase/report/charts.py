@@ -6,13 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.colors import LogNorm, Normalize
 from matplotlib.ticker import MaxNLocator
 
-from chase.report.plots import Curve, keep_means_readable, name_ticks, shorten
+from chase.report.plots import Curve, keep_end, keep_means_readable, name_ticks, shorten
 from chase.report.runs import Numbers
 from chase.report.statistics import Interval
-from chase.report.style import GRID, INK, Look, add_legend, legend_shape, new_axes, styled, to_svg
+from chase.report.style import INK, Look, add_legend, add_scale, legend_shape, new_axes, styled, to_svg
 
 ROOM = 3.0
 """How far bands about zero may reach beyond the lines, in times their range."""
@@ -39,15 +40,13 @@ def matrix(
         axes.grid(visible=False)
         name_ticks(axes, x)
         step = max(1, -(-len(y) // 25))
-        axes.set_yticks(range(0, len(y), step), [shorten(name, 14) for name in y[::step]])
+        axes.set_yticks(range(0, len(y), step), [keep_end(name) for name in y[::step]])
         if max(len(x), len(y)) <= FEW:
             for (row, column), value in np.ndenumerate(values):
                 if np.isfinite(value) and value:
                     ink = "#111111" if value > 0.55 * top else "#ffffff"
                     axes.text(column, row, f"{value:.0f}", ha="center", va="center", fontsize=7, color=ink)
-        bar = figure.colorbar(shades, ax=axes, pad=0.02, aspect=28, label=unit)
-        bar.outline.set_edgecolor(GRID)
-        bar.ax.tick_params(color=INK)
+        add_scale(figure, axes, shades, unit)
         return to_svg(figure, title)
 
 
@@ -64,6 +63,14 @@ def _half(found: Interval) -> float:
     return found.mean - found.low if found.count > 1 else 0.0
 
 
+def keep_near(axes: Axes, found: Sequence[Interval]) -> None:
+    """Let bars reach only so far beyond the means: those of two seeds can be longer than any scale."""
+    means = np.array([f.mean for f in found if f.count])
+    if means.size:
+        flat = Curve("", means, means, means, means)
+        keep_means_readable(axes, [flat], ROOM, least=10.0)
+
+
 def points(title: str, xlabel: str, ylabel: str, marks: Sequence[Point]) -> str:
     """A marker a method with its intervals in both directions."""
     columns, rows = legend_shape([mark.label for mark in marks])
@@ -71,21 +78,41 @@ def points(title: str, xlabel: str, ylabel: str, marks: Sequence[Point]) -> str:
         figure, axes = new_axes(xlabel, ylabel, rows)
         for place, mark in enumerate(marks):
             look = Look.of(place)
-            axes.errorbar(
-                mark.x.mean,
-                mark.y.mean,
-                xerr=_half(mark.x),
-                yerr=_half(mark.y),
-                fmt=look.marker,
-                color=look.colour,
-                markersize=7,
-                elinewidth=1.1,
-                capsize=2.5,
-                label=mark.label,
-            )
+            x, y, across, up = mark.x.mean, mark.y.mean, _half(mark.x), _half(mark.y)
+            axes.errorbar(x, y, up, across, fmt="none", ecolor=look.colour, elinewidth=1.1, capsize=2.5)
+            axes.plot(x, y, look.marker, color=look.colour, markersize=7, clip_on=False, label=mark.label)
         axes.margins(0.12)
-        axes.set_xlim(left=0)
+        keep_near(axes, [mark.y for mark in marks])
+        _, right = axes.get_xlim()
+        axes.set_xlim(0, min(right, 1.6 * max((mark.x.mean for mark in marks), default=right)) or 1.0)
         add_legend(figure, axes, columns)
+        return to_svg(figure, title)
+
+
+def values(
+    title: str, ylabel: str, xlabel: str, names: Sequence[str], at: Sequence[float], found: Sequence[Interval]
+) -> str:
+    """One quantity at named places, with intervals."""
+    with styled():
+        figure, axes = new_axes(xlabel, ylabel)
+        look = Look.of(0)
+        means = [f.mean for f in found]
+        axes.errorbar(
+            at,
+            means,
+            yerr=[_half(f) for f in found],
+            fmt=f"-{look.marker}",
+            color=look.colour,
+            markersize=6,
+            linewidth=1.2,
+            elinewidth=1.1,
+            capsize=3,
+        )
+        keep_near(axes, found)
+        axes.set_xticks(list(at), [shorten(name, 16) for name in names])
+        if not xlabel and sum(map(len, names)) > 40:
+            axes.tick_params(axis="x", labelrotation=45)
+        axes.margins(x=0.08)
         return to_svg(figure, title)
 
 

@@ -16,20 +16,19 @@ from chase.report.statistics import TEST_FROM, accuracy_after, interval_band, la
 HOW = (
     "Mean over seeds and, in brackets, its 95 % interval (Student's t). Differences are paired by seed: runs of one "
     "seed share partition, initial labels and initial weights. The area under the label curve is the mean accuracy "
-    f"over the labels. From {TEST_FROM} seeds on, a paired t-test with Holm's correction decides; below, the interval."
+    f"over the labels. From {TEST_FROM} seeds on, a paired t-test with Holm's correction decides; below, the interval "
+    "alone, which is not corrected for several methods."
 )
 
 
-def comparison_section(methods: Sequence[Method], named: str = "") -> Section | None:
-    """Methods against a baseline, with what the differences are worth; None for a single method."""
+def comparison_section(methods: Sequence[Method], named: str = "", said: bool = True) -> Section | None:
+    """Methods against a baseline, with what the differences are worth (``said`` in sentences); None for one method."""
     if len(methods) < 2 or not last_shared_round(methods):
         return None
-    found = versus.findings(methods, named)
+    found = versus.findings(methods, named) if said else ()
     body = findings_list(found) if found else ""
     body += html_table(versus.results(methods, named), HOW)
-    body += html_table(
-        versus.cost(methods, named), "Seconds are wall-clock on the machine of the runs, its load included."
-    )
+    body += html_table(versus.cost(methods, named), clock(methods).note)
     targets = versus.targets(methods)
     if targets:
         body += html_table(

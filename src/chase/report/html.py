@@ -23,7 +23,7 @@ def page(title: str, lead: str, sections: Sequence[Section], links: Sequence[tup
     style = files("chase.report").joinpath("report.css").read_text(encoding="utf-8")
     named = links or [(s.key, s.title) for s in sections]
     menu = "".join(f'<a href="#{key}">{escape(text)}</a>' for key, text in named)
-    body = "".join(f'<section id="{s.key}"><h2>{escape(s.title)}</h2>{s.body}</section>' for s in sections)
+    body = "".join(map(_section, sections))
     return (
         '<!doctype html>\n<html lang="en-GB"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
@@ -32,6 +32,13 @@ def page(title: str, lead: str, sections: Sequence[Section], links: Sequence[tup
         f'<body><header><h1>{escape(title)}</h1><p class="lead">{escape(lead)}</p><nav>{menu}</nav></header>\n'
         f"<main>{body}</main>\n<footer>Made by chase {escape(__version__)}.</footer></body></html>\n"
     )
+
+
+def _section(section: Section) -> str:
+    """A section; one without a body is the heading of those after it."""
+    if not section.body:
+        return f'<h2 class="part" id="{section.key}">{escape(section.title)}</h2>'
+    return f'<section id="{section.key}"><h2>{escape(section.title)}</h2>{section.body}</section>'
 
 
 def title_of(methods: Sequence[Method]) -> str:
@@ -70,9 +77,9 @@ def render(runs: Sequence[RunData]) -> str:
     return page(title_of(methods), lead_of(methods), sections_of(methods))
 
 
-def sections_of(methods: Sequence[Method], against: str = "") -> list[Section]:
-    """All sections that the methods have something for."""
-    comparison = comparison_section(methods, against) if alike(methods) else None
+def sections_of(methods: Sequence[Method], against: str = "", said: bool = True) -> list[Section]:
+    """All sections that the methods have something for; ``said`` puts findings into the comparison."""
+    comparison = comparison_section(methods, against, said) if alike(methods) else None
     made = [maker(methods) for maker in SECTIONS]
     made[1:1] = [comparison]
     more = (coverage_section, holdings_section, gallery_section, federation_section)

@@ -14,13 +14,12 @@ from numpy.typing import NDArray
 from chase.report.runs import Method, Numbers, Quantity
 from chase.report.statistics import interval_band
 from chase.report.style import (
-    GRID,
     HEIGHT,
-    INK,
     PAPER,
     Fill,
     Look,
     add_legend,
+    add_scale,
     legend_shape,
     new_axes,
     styled,
@@ -94,12 +93,13 @@ def lines(title: str, xlabel: str, ylabel: str, curves: Sequence[Curve | None], 
         return to_svg(figure, title)
 
 
-def keep_means_readable(axes: Axes, curves: Sequence[Curve], room: float = 0.8) -> None:
-    """Let bands reach at most ``room`` times the range of the lines beyond them: two seeds make very wide ones."""
+def keep_means_readable(axes: Axes, curves: Sequence[Curve], room: float = 0.8, least: float = 0.0) -> None:
+    """Let bands reach at most ``room`` times the range of the lines beyond them, or ``least``: few seeds, wide ones."""
     low, high = axes.get_ylim()
     bottom, top = (pick([pick(c.mean) for c in curves]) for pick in (np.min, np.max))
     span = float(top - bottom) or 0.1 * abs(float(top)) or 1.0
-    axes.set_ylim(max(low, float(bottom) - room * span), min(high, float(top) + room * span))
+    reach = max(room * span, least)
+    axes.set_ylim(max(low, float(bottom) - reach), min(high, float(top) + reach))
 
 
 @dataclass(frozen=True)
@@ -201,9 +201,7 @@ def heat_map(
         axes.xaxis.set_major_locator(MaxNLocator(nbins=7, integer=True))
         step = max(1, -(-len(names) // 25))
         axes.set_yticks(range(0, len(names), step), [shorten(n, 14) for n in names[::step]])
-        bar = figure.colorbar(shades, ax=axes, pad=0.02, aspect=28, label=unit)
-        bar.outline.set_edgecolor(GRID)
-        bar.ax.tick_params(color=INK)
+        add_scale(figure, axes, shades, unit)
         return to_svg(figure, title)
 
 
@@ -222,9 +220,7 @@ def count_map(title: str, clients: Sequence[str], classes: Sequence[str], counts
         name_ticks(axes, [name if name.strip() else repr(name) for name in classes])
         step = max(1, -(-len(clients) // 25))
         axes.set_yticks(range(0, len(clients), step), [keep_end(n) for n in clients[::step]])
-        bar = figure.colorbar(shades, ax=axes, pad=0.02, aspect=28, label="samples")
-        bar.outline.set_edgecolor(GRID)
-        bar.ax.tick_params(color=INK, which="both")
+        add_scale(figure, axes, shades, "samples")
         return to_svg(figure, title)
 
 
@@ -241,10 +237,16 @@ def name_ticks(axes: Axes, names: Sequence[str]) -> None:
 
 def shorten(name: str, most: int = 26) -> str:
     """A name that fits beside an axis, on one line."""
-    name = name.replace("\n", "⏎").replace("\t", "⇥")
+    name = on_one_line(name)
     return name if len(name) <= most else name[: most - 1] + "…"
+
+
+def on_one_line(name: str) -> str:
+    """A name without breaks."""
+    return name.replace("\n", "⏎").replace("\t", "⇥")
 
 
 def keep_end(name: str, most: int = 20) -> str:
     """A client's name that fits beside an axis; owners' names often begin alike."""
+    name = on_one_line(name)
     return name if len(name) <= most else "…" + name[1 - most :]

@@ -17,10 +17,13 @@ from typing import Any
 import matplotlib
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_svg import FigureCanvasSVG
+from matplotlib.colors import LogNorm
 from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, NullFormatter
 
-COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8c8c8c")
-"""Okabe and Ito's, without yellow and black, which a light and a dark page swallow."""
+INK, GRID, PAPER = "#010203", "#040506", "#070809"
+COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8c8c8c", INK, "#8f6b2e")
+"""Okabe and Ito's, their black as the ink of the page; a brown for their yellow, which a light page swallows."""
 LINES: tuple[Any, ...] = ("-", (0, (5, 2)), (0, (1, 1.2)), (0, (6, 1.5, 1, 1.5)), (0, (3, 1, 1, 1, 1, 1)))
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 HATCHES = ("", "///", "xxx", "\\\\\\", "---", "|||", "+++")
@@ -53,7 +56,6 @@ POOLS = {
 }
 """Pools from the bottom of a stack to its top: what they are called and how they are filled."""
 
-INK, GRID, PAPER = "#010203", "#040506", "#070809"
 _VARIABLES = {INK: "var(--ink)", GRID: "var(--grid)", PAPER: "var(--paper)", "#0072b2": "var(--blue)"}
 
 WIDTH, HEIGHT = 4.9, 3.0
@@ -141,6 +143,16 @@ def add_legend(figure: Figure, axes: Axes, columns: int) -> None:
     handles, labels = axes.get_legend_handles_labels()
     if len(labels) > 1:
         figure.legend(handles, labels, loc="outside upper left", ncols=columns, borderpad=0, columnspacing=1.4)
+
+
+def add_scale(figure: Figure, axes: Axes, shades: Any, unit: str) -> None:
+    """The bar that tells what shades mean; its numbers are plain, also where they are powers of ten."""
+    bar = figure.colorbar(shades, ax=axes, pad=0.02, aspect=28, label=unit)
+    bar.outline.set_edgecolor(GRID)
+    bar.ax.tick_params(color=INK, which="both")
+    if isinstance(shades.norm, LogNorm):
+        bar.ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
+        bar.ax.yaxis.set_minor_formatter(NullFormatter())
 
 
 def to_svg(figure: Figure, title: str) -> str:

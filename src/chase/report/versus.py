@@ -169,4 +169,6 @@ def sentence(difference: Difference, own: Interval, base: str, at_base: Interval
         return f"{text} with one seed, which says nothing about noise."
     test = f", p = {difference.p:.3f} after Holm" if difference.p is not None else ""
     said = "a difference within noise" if difference.verdict == NOISE else f"{difference.verdict} than {base}"
+    if difference.verdict != NOISE and difference.p is None:
+        said += " by this interval alone (too few seeds for a test)"
     return f"{text} (95 % interval {between.low:+.2f} to {between.high:+.2f}, {seeds} seeds{test}): {said}."
