@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 
+import click
 import typer
 import typer.core
 
@@ -55,7 +56,17 @@ def main() -> None:
     for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
         os.environ.setdefault(variable, "1")
     try:
-        app()
+        code = app(prog_name="chase", standalone_mode=False)
+        sys.exit(code if isinstance(code, int) else 0)
+    except click.exceptions.NoArgsIsHelpError as error:
+        error.show()
+        sys.exit(2)
+    except click.UsageError as error:  # an unknown option, a number out of its range
+        help_of = f" (see `{error.ctx.command_path} --help`)" if error.ctx is not None else ""
+        print(f"chase: {error.format_message().rstrip('.')}{help_of}", file=sys.stderr)
+        sys.exit(2)
+    except click.Abort:
+        sys.exit(1)
     except ChaseError as error:
         print(f"chase: {error}", file=sys.stderr)
         sys.exit(2)
