@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from chase.studies.plan import plans_in
+
 TINY = (
     "--data",
     "digits",
@@ -44,9 +46,28 @@ def test_mistakes_are_one_sentence(chase, tmp_path: Path) -> None:
         (("ablaton",), "did you mean 'ablation'"),
         (("ablation", "--data", "mnits"), "did you mean 'mnist'"),
         (("ablation", "--set", "seed=3"), "use --seeds"),
+        (("mu", "--data", "digits", "--set", "mu=0.5"), "its arms differ in mu"),
+        (("ablation", "--data", "digits", "--seeds", 0), "0 is not in the range x>=1 (see `chase study run --help`)"),
+        (("ablation", "--colour"), "No such option: --colour"),
         (("ablation", "--data", "digits", "--arm", "EVV"), "did you mean 'EV'"),
     ):
         shown = chase("study", *arguments, "--out", tmp_path / "s")
         assert (shown.code, shown.err.count("\n")) == (2, 1)
         assert said in shown.err
     assert not (tmp_path / "s").exists()
+
+
+def test_data_that_is_not_there_leaves_no_plan_behind(chase, tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setenv("CHASE_DATA", str(tmp_path / "data"))
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    shown = chase("study", "ablation", "--data", "mnist", "--rounds", 2, "--out", tmp_path / "s")
+    assert (shown.code, shown.err.count("\n")) == (2, 1)
+    assert "'mnist'" in shown.err
+    assert not (tmp_path / "s").exists()
+
+
+def test_one_arm_stands_beside_what_the_directory_has_finished(chase, tmp_path: Path) -> None:
+    for name, arm in (("ablation", "FedRandom"), ("cost", "FAm")):
+        assert chase("study", name, *TINY, "--arm", arm, "--out", tmp_path, "--jobs", 1).code == 0
+    (found,) = [plan for plan in plans_in(tmp_path) if plan.study == "cost"]
+    assert {job.arm for job in found.jobs} == {"FedRandom", "FAm"}

@@ -39,7 +39,7 @@ def test_a_study_shows_its_jobs_under_way(run_dir: Path, tmp_path: Path) -> None
     text = "\n".join(str(line) for line in lines)
     assert not over
     assert "ablation: 0/2 jobs, 3/12 rounds" in text
-    assert "FedRandom · seed 0  round 3/3" in text
+    assert "FedRandom · seed 0  round 3/6" in text
     assert len(read_jsonl(tmp_path / jobs[0].name / "metrics.jsonl")) == 3
 
 

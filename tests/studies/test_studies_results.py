@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from chase.core.errors import ChaseError
 from chase.experiment import Experiment
+from chase.report.runs import Method
+from chase.report.tables import NONE
 from chase.studies import paper
 from chase.studies.catalog import STUDIES, find_study
-from chase.studies.figures import FIGURES, smooth
+from chase.studies.figures import FIGURES, places, smooth
 from chase.studies.page import write_study
 from chase.studies.plan import Options, plan, write_plan
 from chase.studies.publish import pack, publish
-from chase.studies.results import paper_table, read_studies
+from chase.studies.results import findings, paper_table, read_studies, variant_table
 
 TINY = {"clients": 2, "local_epochs": 2}
 
@@ -40,7 +43,8 @@ def test_the_page_says_what_was_found_and_what_is_missing(finished: Path) -> Non
     text = page.read_text()
     assert "4 of 6 jobs are finished" in text
     assert "EV against FedRandom after round 2" in text
-    assert "Not finished yet: CHASe." in text
+    assert "Not finished yet: CHASe. What is unfinished is left out." in text
+    assert text.count("EV against FedRandom after round 2") == 1, "the findings stand once"
     assert "Samples of each class, by client" in text
     assert "Confusion: EV" in text
     assert text.count("data:image/png;base64,") >= 4, "the gallery shows what was asked for"
@@ -56,19 +60,17 @@ def test_results_are_made_from_the_packed_runs_alone_and_the_same_each_time(fini
     first = {p.relative_to(out): p.read_bytes() for p in out.rglob("*") if p.is_file()}
     text = page.read_text()
     assert "4 of 6 jobs are finished" in text
-    assert "chase study ablation --data digits --rounds 2 --seeds 2" in text
+    again = "chase study ablation --data digits --rounds 2 --seeds 2 --scale 0.2 --set clients=2 --set local_epochs=2"
+    assert f"{again} --out tiny" in text
     assert not any("checkpoint" in str(p) for p in first)
     assert str(finished).encode() not in b"".join(first.values())
-    linked = re.findall(r"!\[\w+\]\(([^)]+)\)", text)
+    linked = re.findall(r"!\[[^]]+\]\(([^)]+)\)", text)
     assert linked
     assert all((out / name).read_text().startswith("<svg xmlns=") for name in linked)
     assert "var(--" not in (out / linked[0]).read_text()
     pack(finished, out / "tiny")
     publish(out)
-    again = {p.relative_to(out): p.read_bytes() for p in out.rglob("*") if p.is_file()}
-    assert {p: b for p, b in first.items() if p.suffix != ".svg"} == {
-        p: b for p, b in again.items() if p.suffix != ".svg"
-    }
+    assert {p.relative_to(out): p.read_bytes() for p in out.rglob("*") if p.is_file()} == first
 
 
 def test_a_run_that_another_study_ran_for_longer_is_cut(finished: Path, tmp_path: Path) -> None:
@@ -81,11 +83,118 @@ def test_a_run_that_another_study_ran_for_longer_is_cut(finished: Path, tmp_path
     assert [len(run.metrics) for method in result.scenes[0].methods for run in method.runs] == [1, 1]
 
 
+def test_arms_and_seeds_that_are_missing_are_named(finished: Path, tmp_path: Path) -> None:
+    jobs = plan(find_study("ablation"), Options(("digits",), (), 2, 3, scale=0.2, changes=TINY))
+    for job in jobs:
+        if (finished / job.name).is_dir() and (job.arm, job.settings.seed) != ("FedRandom", 1):
+            (tmp_path / job.name).symlink_to(finished / job.name)
+    write_plan(tmp_path, "ablation", jobs)
+    (result,) = read_studies(tmp_path)
+    said = findings(result.scenes[0])
+    assert "with one seed" in said[0], "only one seed has both arms"
+    assert said[-1].startswith("Not finished yet: FedRandom (1 of 3 seeds done), EV (2 of 3 seeds done), CHASe.")
+
+
+def test_runs_under_way_are_called_that(finished: Path, tmp_path: Path) -> None:
+    jobs = plan(find_study("ablation"), Options(("digits",), ("FedRandom", "EV"), 5, 2, scale=0.2, changes=TINY))
+    for job in jobs:
+        (tmp_path / job.name).symlink_to(finished / job.name)
+    write_plan(tmp_path, "ablation", jobs)
+    (result,) = read_studies(tmp_path)
+    assert result.state == "0 of 4 jobs are finished"
+    assert findings(result.scenes[0])[-1] == "Nothing here is finished: what is shown is of runs under way."
+
+
+def test_a_run_that_reached_its_target_is_finished(finished: Path, tmp_path: Path) -> None:
+    jobs = plan(find_study("ablation"), Options(("digits",), ("EV",), 5, 1, scale=0.2, changes=TINY))
+    (tmp_path / jobs[0].name).symlink_to(finished / jobs[0].name)
+    early = [replace(jobs[0], settings=jobs[0].settings.model_copy(update={"target_accuracy": 1e-9}))]
+    for wanted, done in ((jobs, 0), (early, 1)):
+        write_plan(tmp_path, "ablation", wanted)
+        assert read_studies(tmp_path)[0].done == done
+
+
+def test_without_what_the_others_are_compared_with_nothing_is_compared(finished: Path, tmp_path: Path) -> None:
+    jobs = plan(find_study("ablation"), Options(("digits",), ("EV",), 2, 1, scale=0.2, changes=TINY))
+    (tmp_path / jobs[0].name).symlink_to(finished / jobs[0].name)
+    write_plan(tmp_path, "ablation", jobs)
+    assert (
+        "FedRandom, which the others are to be compared with, was not run"
+        in findings(read_studies(tmp_path)[0].scenes[0])[0]
+    )
+
+
+def test_directories_of_one_study_are_told_apart(finished: Path, tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        pack(finished, tmp_path / name)
+    text = publish(tmp_path).read_text()
+    for name in ("one", "two"):
+        assert f"### ablation ({name}): 4 of 6 jobs are finished" in text
+        assert f"## ablation ({name}): digits, ReCo" in text
+
+
+@pytest.mark.parametrize("name", FIGURES)
+def test_every_figure_of_a_study_is_drawn(finished: Path, name: str) -> None:
+    (result,) = read_studies(finished)
+    methods = result.scenes[0].methods
+    ends = [replace(run, settings={**run.settings, "cycle_rounds": 1}) for run in methods[0].runs]
+    drawn = FIGURES[name]([Method("EV", ends), *methods[1:]])
+    assert drawn is not None
+    assert drawn.svg.startswith("<svg")
+    assert "$" not in drawn.svg, "a number is written as a formula"
+
+
+def test_costs_are_said_beside_the_base(finished: Path) -> None:
+    (result,) = read_studies(finished)
+    scene = result.scenes[0]
+
+    def inferring(label: str, samples: float) -> Method:
+        return Method(
+            label,
+            [replace(run, metrics=[{**run.metrics[0], "inferred_samples": samples}]) for run in scene.methods[0].runs],
+        )
+
+    part = replace(scene.part, figures=("inference-cost",), against="no FAm")
+    said = findings(replace(scene, part=part, methods=[inferring("no FAm", 4000), inferring("FAmS", 500)]))
+    brackets = "(in brackets, times no FAm)"
+    assert f"Samples that a client infers a round, mean {brackets}. no FAm: 4,000; FAmS: 500 (0.12)." in said
+
+
+def test_arms_that_are_numbers_stand_at_their_place() -> None:
+    assert places(["mu = 0", "mu = 0.4"]) == ("mu", ["0", "0.4"], [0.0, 0.4])
+    assert places(["FAmS", "mu = 0.4"]) == ("", ["FAmS", "mu = 0.4"], [0.0, 1.0])
+
+
+def test_number_class_beside_ev_is_paired_by_seed(finished: Path) -> None:
+    """Two arms of digits as if they were of CIFAR-10, with accuracies of the paper's rounds made up."""
+    (result,) = read_studies(finished)
+
+    def made(label: str, percents: list[float]) -> Method:
+        line = result.scenes[0].methods[0].first.metrics[-1]
+        runs = [
+            replace(result.scenes[0].methods[0].runs[i], metrics=[{**line, "round": 200, "test_accuracy": p / 100}])
+            for i, p in enumerate(percents)
+        ]
+        return Method(label, runs)
+
+    methods = [made("EV", [40.0, 50.0]), made("number-class", [41.0, 51.0])]
+    jobs = [replace(job, settings=job.settings.model_copy(update={"data": "cifar10"})) for job in result.scenes[0].jobs]
+    table = variant_table(replace(result.scenes[0], methods=methods, jobs=jobs))
+    assert table is not None
+    assert table.columns[-1] == "200"
+    assert [row[-1] for row in table.rows] == ["+1.00 (+1.00 to +1.00)", "-0.1"]
+    assert table.rows[0][1] == NONE
+
+
 def test_nothing_to_export_is_one_sentence(tmp_path: Path) -> None:
     with pytest.raises(ChaseError, match="holds no study"):
         pack(tmp_path, tmp_path / "out")
     with pytest.raises(ChaseError, match="no packed study"):
         publish(tmp_path)
+    write_plan(tmp_path / "new", "ablation", plan(find_study("ablation"), Options(("digits",))))
+    with pytest.raises(ChaseError, match="nothing to export"):
+        pack(tmp_path / "new", tmp_path / "out")
+    assert not (tmp_path / "out").exists()
 
 
 def test_the_papers_figures() -> None:
@@ -93,8 +202,10 @@ def test_the_papers_figures() -> None:
     assert paper.accuracy("cifar10", "EV (gev table)") == paper.accuracy("cifar10", "EV")
     assert paper.accuracy("cifar100", "EV (gev table)")[50] == 21.4
     assert paper.accuracy("digits", "CHASe") == {}
+    assert paper.accuracy("cifar10", "mu = 1")[200] == 45.2
+    assert paper.accuracy("mnist", "mu = 1") == {}, "the paper's MNIST has mu = 0.1"
     assert all(len(row) == 7 and list(row) == sorted(row) for row in paper.ACCURACY.values() if row[-1] != 29.9)
-    known = {name for _, name in paper.ACCURACY}
+    known = {name for _, name in (*paper.ACCURACY, *paper.SAME_AS)}
     for study in STUDIES.values():
         for part in study.parts:
             assert {arm.paper for arm in part.arms if arm.paper} <= known

@@ -6,6 +6,7 @@ import json
 import os
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -22,8 +23,10 @@ from chase.cli.terminal import print_table
 from chase.core.errors import SettingsError
 from chase.report.tables import Table, duration
 from chase.studies.catalog import STUDIES, find_study
-from chase.studies.plan import Options, Plan, plan, plan_file, write_plan
+from chase.studies.job import is_done
+from chase.studies.plan import Job, Options, Plan, plan, plan_file, write_plan
 from chase.studies.runner import Progress, check, look, run_jobs, seconds_left
+from chase.studies.study import Study
 
 NameArg = Annotated[str, typer.Argument(metavar="NAME", help="A study (see `chase study list`).")]
 DataOpt = Annotated[str, typer.Option("--data", help="Presets instead of the study's own, with commas between.")]
@@ -89,13 +92,15 @@ def study(
     for key, option in fixed.items():
         if key in changes:
             raise SettingsError(f"--set {key}=... does not fit a study: use {option}")
-    wanted = plan(chosen, Options(presets, tuple(arm or ()), rounds, seeds, scale=scale, changes=changes))
+    options = Options(presets, tuple(arm or ()), rounds, seeds, scale=scale, changes=changes)
+    wanted = plan(chosen, options)
     workers = jobs or os.cpu_count() or 1
+    planned = Plan(name, plan_file(out, name), wanted)
     if dry_run:
-        show_plan(Plan(name, plan_file(out, name), wanted), workers, as_json)
+        show_plan(planned, workers, as_json)
         return
-    work = write_plan(out, name, wanted)
-    progress = look(work, wanted)
+    progress = look(planned, wanted)  # before anything is written: the data may not be there
+    work = write_plan(out, name, [*wanted, *finished_beside(chosen, options, out)])
     with StudyProgress(name, workers, quiet=as_json) as view:
         try:
             run_jobs(work, progress, workers, view.show)
@@ -103,6 +108,14 @@ def study(
             view.say(f"stopped; finished rounds are saved. The same command goes on with it ({out}).")
             raise typer.Exit(130) from None
     finish(work, progress, as_json)
+
+
+def finished_beside(chosen: Study, options: Options, out: Path) -> list[Job]:
+    """Jobs of the study's other arms that the directory has finished already: they cost nothing to show."""
+    if not options.arms:
+        return []
+    others = plan(chosen, replace(options, arms=()))
+    return [job for job in others if job.arm not in options.arms and is_done(out, job)]
 
 
 def finish(work: Plan, progress: Sequence[Progress], as_json: bool) -> None:

@@ -16,6 +16,7 @@ from chase.core.errors import RunDirectoryError
 from chase.report.runs import RunData, is_run, read_run
 from chase.report.tables import NONE, duration, number
 from chase.studies.plan import Plan, plans_in
+from chase.studies.results import has_ended
 
 BARS = "▁▂▃▄▅▆▇█"
 WIDE = 40
@@ -79,19 +80,19 @@ def spark(values: Iterable[float], width: int = WIDE) -> str:
     return "".join(BARS[round((v - low) / (high - low or 1.0) * (len(BARS) - 1))] for v in picked)
 
 
-def left(run: RunData) -> float:
+def left(run: RunData, rounds: int) -> float:
     """Seconds that the rounds left take at the pace of the last ten."""
     pace = run.series("seconds")[-10:]
-    return float(pace.mean()) * max(0, int(run.settings.get("rounds", 0)) - len(run.metrics)) if pace.size else 0.0
+    return float(pace.mean()) * max(0, rounds - len(run.metrics)) if pace.size else 0.0
 
 
-def one_line(name: str, run: RunData) -> str:
-    """A run in one line."""
-    done, rounds = len(run.metrics), run.settings.get("rounds", "?")
+def one_line(name: str, run: RunData, wanted: int = 0) -> str:
+    """A run in one line; ``wanted`` rounds where a study asks for others than the run's own settings."""
+    done, rounds = len(run.metrics), wanted or int(run.settings.get("rounds", 0))
     text = f"{name}  round {done}/{rounds}"
     if done:
         text += f"  accuracy {number(run.last('test_accuracy'), 1, 100)} %  {spark(run.series('test_accuracy'), 16)}"
-        text += "" if finished(run) else f"  {duration(left(run))} left"
+        text += "" if done >= rounds else f"  {duration(left(run, rounds))} left"
     return text
 
 
@@ -120,7 +121,7 @@ def study_lines(plan: Plan) -> tuple[list[RenderableType], bool]:
     """A study: how many jobs are done, and the jobs under way."""
     once = {job.name: job for job in plan.jobs}
     runs = {name: read_run(plan.directory / name) for name in once if is_run(plan.directory / name)}
-    done = [name for name, run in runs.items() if len(run.metrics) >= once[name].settings.rounds]
+    done = [name for name, run in runs.items() if has_ended(run, once[name].settings)]
     rounds = sum(min(len(run.metrics), once[name].settings.rounds) for name, run in runs.items())
     total = sum(job.settings.rounds for job in once.values())
     bar = "█" * round(30 * rounds / max(1, total))
@@ -129,5 +130,6 @@ def study_lines(plan: Plan) -> tuple[list[RenderableType], bool]:
     for name, run in runs.items():
         if name not in done:
             job = once[name]
-            lines.append(Text("  " + one_line(f"{job.scene} · {job.arm} · seed {run.seed}", run)))
+            named = f"  {job.scene} · {job.arm} · seed {run.seed}"
+            lines.append(Text(one_line(named, run, job.settings.rounds)))
     return lines, len(done) == len(once)

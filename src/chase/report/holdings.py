@@ -27,11 +27,11 @@ def held_counts(run: RunData) -> Numbers | None:
     return np.array(held, dtype=np.float64) if held else None
 
 
-def held_figure(run: RunData, most: int = MANY_CLIENTS) -> str:
-    """Samples by client and class, in logarithmic shades."""
+def held_drawing(run: RunData, most: int) -> tuple[str, str, str] | None:
+    """(title, SVG, caption): samples by client and class, in logarithmic shades."""
     held = held_counts(run)
     if held is None:
-        return ""
+        return None
     shown, clients = held[:most], [str(name) for name in run.coverage["clients"]][:most]
     title = "Samples by client and class"
     some = f" The first {most} of {len(held)} clients." if len(held) > most else ""
@@ -39,7 +39,7 @@ def held_figure(run: RunData, most: int = MANY_CLIENTS) -> str:
     caption += " Logarithmic shades; an empty cell is none."
     names = [str(name) for name in run.coverage["classes"]]
     svg = charts.matrix(title, ("class", "client"), names, clients, shown, "samples", logarithmic=True)
-    return html_figure(svg, title, caption)
+    return title, svg, caption
 
 
 def client_accuracies(run: RunData) -> Numbers | None:

@@ -2,19 +2,30 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from chase.report import charts, plots, versus
-from chase.report.holdings import held_figure
-from chase.report.runs import Method, Numbers, RunData, clock, metric
-from chase.report.sections import html_figure, line_figure, round_numbers
+from chase.report.holdings import held_drawing
+from chase.report.runs import Method, Numbers, Quantity, RunData, clock, metric
+from chase.report.sections import round_numbers
 from chase.report.statistics import accuracy_after, interval_band, last_shared_round
 from chase.report.style import Fill
 
 SMOOTHED_OVER = 3
 ROLES = 10
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """A figure as SVG, with its heading and what it shows."""
+
+    title: str
+    svg: str
+    caption: str = ""
 
 
 def smooth(values: Numbers, window: int = SMOOTHED_OVER) -> Numbers:
@@ -23,7 +34,15 @@ def smooth(values: Numbers, window: int = SMOOTHED_OVER) -> Numbers:
     return np.array([values[max(0, i - half) : i + half + 1].mean() for i in range(values.size)])
 
 
-def accuracy_cost(methods: Sequence[Method]) -> str:
+def over_rounds(methods: Sequence[Method], title: str, ylabel: str, y: Quantity, caption: str) -> Drawing | None:
+    """A line a method from zero; None if no method has a value."""
+    curves = [plots.curve(method, round_numbers, y) for method in methods]
+    if all(c is None for c in curves):
+        return None
+    return Drawing(title, plots.lines(title, "round", ylabel, curves, from_zero=True), caption)
+
+
+def accuracy_cost(methods: Sequence[Method]) -> Drawing:
     """Accuracy against the inferences that a round costs."""
     end = last_shared_round(methods)
     marks = [
@@ -36,45 +55,44 @@ def accuracy_cost(methods: Sequence[Method]) -> str:
     ]
     title = "Accuracy against inferences"
     svg = charts.points(title, "forward passes a round outside training", f"accuracy after round {end} (%)", marks)
-    return html_figure(svg, title, "Bars are 95 % intervals over seeds.")
+    return Drawing(title, svg, "Bars are 95 % intervals over seeds.")
 
 
-def inference_cost(methods: Sequence[Method]) -> str:
+def inference_cost(methods: Sequence[Method]) -> Drawing | None:
     """Distinct unlabelled samples that a client infers a round."""
-    return line_figure(
-        methods,
-        "Inference cost",
-        ("round", "samples inferred a client"),
-        round_numbers,
-        metric("inferred_samples"),
-        "Distinct unlabelled samples that a client runs through a model in a round: the paper's measure.",
-        from_zero=True,
-    )
+    caption = "Distinct unlabelled samples that a client runs through a model in a round: the paper's measure."
+    return over_rounds(methods, "Inference cost", "samples inferred a client", metric("inferred_samples"), caption)
 
 
-def seconds_a_round(methods: Sequence[Method]) -> str:
+def seconds_a_round(methods: Sequence[Method]) -> Drawing:
     """Seconds a round by method."""
     names, time = [m.label for m in methods], clock(methods)
     values = np.array([versus.of_runs(m, time.a_round).mean for m in methods])
     title = f"{time.name.capitalize()} a round, mean"
     layer = plots.Layer("seconds", values, Fill.of(0))
-    return html_figure(plots.lying_bars(title, f"{time.name} a round", names, [layer]), title, time.note)
+    return Drawing(title, plots.lying_bars(title, f"{time.name} a round", names, [layer]), time.note)
 
 
-def final_accuracy(methods: Sequence[Method]) -> str:
+def final_accuracy(methods: Sequence[Method]) -> Drawing:
     """Accuracy after the last shared round, arm by arm."""
     end = last_shared_round(methods)
     found = [versus.of_runs(m, accuracy_after(end)) for m in methods]
-    at = np.arange(float(len(methods)))
-    mean = np.array([f.mean for f in found])
-    low, high = (np.array([getattr(f, side) if f.count > 1 else f.mean for f in found]) for side in ("low", "high"))
     title = f"Accuracy after round {end}"
-    curve = plots.Curve("accuracy", at, mean, low, high)
-    names = "arms in order: " + ", ".join(m.label for m in methods)
-    return html_figure(plots.lines(title, "arm", "accuracy (%)", [curve]), title, f"{names}. Band: 95 % interval.")
+    svg = charts.values(title, "accuracy (%)", *places([m.label for m in methods]), found)
+    return Drawing(title, svg, "Bars are 95 % intervals over seeds.")
 
 
-def minimum_ev(methods: Sequence[Method]) -> str:
+def places(labels: Sequence[str]) -> tuple[str, list[str], list[float]]:
+    """(name of the axis, name and place of each arm): ``mu = 0.4`` stands at 0.4 of mu, other names in order."""
+    read = [re.fullmatch(r"(.+) = (-?[\d.]+)", label) for label in labels]
+    names = {found[1] for found in read if found}
+    if all(read) and len(names) == 1:
+        values = [found[2] for found in read if found]
+        return names.pop(), values, [float(value) for value in values]
+    return "", list(labels), [float(place) for place in range(len(labels))]
+
+
+def minimum_ev(methods: Sequence[Method]) -> Drawing | None:
     """The lowest mean EV so far, round by round."""
 
     def lowest(run: RunData) -> Numbers:
@@ -82,10 +100,10 @@ def minimum_ev(methods: Sequence[Method]) -> str:
         return found
 
     caption = "The lowest mean EV of watched samples up to each round."
-    return line_figure(methods, "Minimum mean EV", ("round", "mean EV"), round_numbers, lowest, caption, from_zero=True)
+    return over_rounds(methods, "Minimum mean EV", "mean EV", lowest, caption)
 
 
-def ev_accuracy(methods: Sequence[Method]) -> str:
+def ev_accuracy(methods: Sequence[Method]) -> Drawing | None:
     """Mean EV against accuracy, a line a method through its rounds."""
     curves: list[plots.Curve | None] = []
     for method in methods:
@@ -95,13 +113,13 @@ def ev_accuracy(methods: Sequence[Method]) -> str:
         at, high = x[known][order], smooth(100 * y[known][order])
         curves.append(plots.Curve(method.label, at, high, high, high) if known.any() else None)
     if all(c is None for c in curves):
-        return ""
+        return None
     title = "Accuracy against mean EV"
     svg = plots.lines(title, "mean EV", "test accuracy (%)", curves)
-    return html_figure(svg, title, "A point a round, mean over seeds, smoothed over three neighbours.")
+    return Drawing(title, svg, "A point a round, mean over seeds, smoothed over three neighbours.")
 
 
-def labelled_share(methods: Sequence[Method]) -> str:
+def labelled_share(methods: Sequence[Method]) -> Drawing | None:
     """Accuracy at the end of each cycle over the labelled share, smoothed."""
     curves: list[plots.Curve | None] = []
     for method in methods:
@@ -115,10 +133,10 @@ def labelled_share(methods: Sequence[Method]) -> str:
         low, high = interval_band(100 * each)
         curves.append(plots.Curve(method.label, 100 * share, 100 * each.mean(axis=0), low, high))
     if all(c is None for c in curves):
-        return ""
+        return None
     title = "Accuracy over the labelled share"
     svg = plots.lines(title, "labelled (% of the data)", "test accuracy (%)", curves)
-    return html_figure(svg, title, "At the end of each cycle, smoothed over three cycles.")
+    return Drawing(title, svg, "At the end of each cycle, smoothed over three cycles.")
 
 
 def share_labelled(run: RunData) -> Numbers:
@@ -127,12 +145,13 @@ def share_labelled(run: RunData) -> Numbers:
     return np.array([p["labeled"] / max(1, sum(p.values())) for p in pools], dtype=np.float64)
 
 
-def roles_by_classes(methods: Sequence[Method]) -> str:
-    """Ten clients by classes, logarithmic where counts are uneven."""
-    return held_figure(methods[0].first, ROLES)
+def roles_by_classes(methods: Sequence[Method]) -> Drawing | None:
+    """Ten clients by classes, in logarithmic shades."""
+    found = held_drawing(methods[0].first, ROLES)
+    return Drawing(*found) if found else None
 
 
-FIGURES: dict[str, Callable[[Sequence[Method]], str]] = {
+FIGURES: dict[str, Callable[[Sequence[Method]], Drawing | None]] = {
     "accuracy-cost": accuracy_cost,
     "inference-cost": inference_cost,
     "seconds-a-round": seconds_a_round,

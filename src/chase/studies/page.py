@@ -9,9 +9,18 @@ from chase.record import write_atomically
 from chase.report.comparing import findings_list
 from chase.report.export import write_table
 from chase.report.html import page, sections_of
-from chase.report.sections import Section, grid, html_table
+from chase.report.sections import Section, grid, html_figure, html_table
 from chase.studies.figures import FIGURES
-from chase.studies.results import SceneResult, StudyResult, findings, minutes_table, paper_notes, paper_table, tables_of
+from chase.studies.results import (
+    SceneResult,
+    StudyResult,
+    findings,
+    minutes_table,
+    paper_notes,
+    paper_table,
+    tables_of,
+    variant_table,
+)
 
 
 def write_study(result: StudyResult, directory: Path) -> Path | None:
@@ -36,7 +45,9 @@ def render(result: StudyResult) -> str:
             own = scene_sections(scene, heading=len(result.scenes) > 1)
             links += [(own[0].key, scene.title)] if len(result.scenes) > 1 else [(s.key, s.title) for s in own]
             sections += own
-    return page(f"Study: {result.study.name}", f"{result.study.about}. {result.state}.", sections, links)
+    here = f" Here on {result.scenes[0].title}." if len(result.scenes) == 1 else ""
+    lead = f"{result.study.about}.{here} {result.state}."
+    return page(f"Study: {result.study.name}", lead[:1].upper() + lead[1:], sections, links)
 
 
 def summary(result: StudyResult) -> Section:
@@ -52,19 +63,22 @@ def summary(result: StudyResult) -> Section:
 
 def scene_sections(scene: SceneResult, heading: bool) -> list[Section]:
     """The sections of a scene, keys made its own."""
-    made = sections_of(scene.methods, scene.part.against)
+    made = sections_of(scene.methods, scene.part.against, said=False)  # the page begins with the findings
     first = paper_section(scene)
-    figures = [figure for name in scene.part.figures if (figure := FIGURES[name](scene.methods))]
+    drawn = [FIGURES[name](scene.methods) for name in scene.part.figures]
+    figures = [html_figure(d.svg, d.title, d.caption) for d in drawn if d is not None]
     extra = ([first] if first else []) + ([Section("study", "In this study", grid(figures))] if figures else [])
     made[1:1] = extra
-    named = f"{scene.title}: " if heading else ""
-    return [Section(f"{scene.key}-{s.key}", f"{named}{s.title}", s.body) for s in made]
+    made = ([Section("scene", scene.title, "")] if heading else []) + made
+    return [Section(f"{scene.key}-{s.key}", s.title, s.body) for s in made]
 
 
 def paper_section(scene: SceneResult) -> Section | None:
     """The paper's figures beside ours."""
-    beside, times = paper_table(scene), minutes_table(scene)
+    beside, variants, times = paper_table(scene), variant_table(scene), minutes_table(scene)
     body = html_table(beside, " ".join(paper_notes(scene))) if beside is not None else ""
+    if variants is not None:
+        body += html_table(variants, "Paired by seed, with its 95 % interval.")
     if times is not None:
         body += html_table(times, "The paper's minutes are of its authors' GPU: compare the ratios.")
     return Section("paper", "Beside the paper", body) if body else None

@@ -19,7 +19,7 @@ from chase.core.errors import RunDirectoryError, SettingsError, unknown
 from chase.core.messages import FORMAT
 from chase.record import MAY_CHANGE, write_atomically
 from chase.settings import Settings
-from chase.studies.study import Part, Scene, Study, said
+from chase.studies.study import Part, Scene, Study
 
 SUFFIX = ".study.json"
 TESTED, LEAST_TESTED = 10_000, 200
@@ -59,6 +59,10 @@ def plan(study: Study, options: Options) -> list[Job]:
         for label in options.arms:
             if label not in known:
                 raise SettingsError(unknown(f"arm of study {study.name}", label, known))
+    varied = {key for part in parts for arm in part.arms for key in arm.changes}
+    for key in options.changes:
+        if key in varied:
+            raise SettingsError(f"--set {key}=... does not fit study {study.name}: its arms differ in {key}")
     jobs: dict[tuple[int, str, str], Job] = {}
     for number, part in enumerate(parts):
         for job in plan_part(number, part, options):
@@ -86,7 +90,7 @@ def make_job(number: int, scene: Scene, arm: str, arm_changes: Mapping[str, Any]
         given |= {"data_share": options.scale, "test_limit": max(LEAST_TESTED, round(options.scale * TESTED))}
     changes = {**scene.changes, **given, **options.changes, **arm_changes}
     chosen = settings_room.load(scene.preset, changes)
-    label = ", ".join([scene.label, *(said(key, value) for key, value in options.changes.items())])
+    label = Scene(scene.preset, {**scene.changes, **options.changes}).label
     if options.scale != 1.0:
         label += f", {100 * options.scale:g} % of the data"
     return Job(job_name(scene.preset, arm, chosen), number, label, arm, chosen)

@@ -16,12 +16,24 @@ from chase.record import read_jsonl, write_atomically
 from chase.report import charts, plots, versus
 from chase.report.comparing import difference_curves
 from chase.report.export import to_markdown, write_table
-from chase.report.runs import accuracy, metric
+from chase.report.runs import Quantity, accuracy, clock, metric
 from chase.report.sections import round_numbers
 from chase.report.style import GRID, INK, PAPER
+from chase.report.tables import versions
 from chase.settings import from_mapping, read_file, to_toml
+from chase.studies.figures import FIGURES, Drawing
 from chase.studies.plan import plans_in
-from chase.studies.results import SceneResult, StudyResult, findings, is_study, paper_notes, read_studies, tables_of
+from chase.studies.repeat import commands
+from chase.studies.results import (
+    SceneResult,
+    StudyResult,
+    findings,
+    is_study,
+    paper_notes,
+    read_studies,
+    tables_of,
+    unfinished,
+)
 
 COPIED = ("model.json", "coverage.json", "confusion.json")
 RAW = ("metrics.jsonl", "selections.jsonl")
@@ -36,14 +48,15 @@ def pack(directory: Path, out: Path) -> int:
     plans = plans_in(directory)
     if not plans:
         raise RunDirectoryError(f"{directory} holds no study: `chase study NAME --out {directory}` makes one")
-    names: dict[str, None] = {}
+    names = dict.fromkeys(job.name for plan in plans for job in plan.jobs)
+    begun = [name for name in names if read_jsonl(directory / name / "metrics.jsonl")]
+    if not begun:
+        raise RunDirectoryError(f"{directory}: no round of its studies is finished yet, so there is nothing to export")
     for plan in plans:
         body = json.loads(plan.path.read_text(encoding="utf-8"))
         for entry in body["jobs"]:
             entry["settings"].pop("data_dir", None)
         write_atomically(out / plan.path.name, (json.dumps(body, indent=1) + "\n").encode())
-        names |= dict.fromkeys(job.name for job in plan.jobs)
-    begun = [name for name in names if read_jsonl(directory / name / "metrics.jsonl")]
     for name in begun:
         pack_run(directory / name, out / name)
     return len(begun)
@@ -66,40 +79,50 @@ def pack_run(run: Path, out: Path) -> None:
 
 
 def standalone(svg: str) -> str:
-    """A figure of a page as a file of its own: light colours, and the names that SVG needs."""
+    """A figure of a page as a file of its own: light colours, ids that never change, and the names that SVG needs."""
     for variable, colour in LIGHT.items():
         svg = svg.replace(variable, colour)
+    svg = re.sub(r'((?:\bid="|href="#|url\(#))f\d+-', r"\1", svg)  # only figures of one page need ids of their own
     names = 'xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink"'
     svg = re.sub(r"<svg ", f"<svg {names} ", svg, count=1)
     return re.sub(r"(<svg [^>]*>)", r'\1<rect width="100%" height="100%" fill="#ffffff"/>', svg, count=1) + "\n"
 
 
-def scene_figures(scene: SceneResult) -> dict[str, str]:
+def scene_figures(scene: SceneResult) -> dict[str, Drawing]:
     """The figures of a scene for the results page, by a name for their files."""
     methods, found = scene.methods, {}
     axis = "test accuracy (%)"
-    rounds = [plots.curve(m, round_numbers, accuracy) for m in methods]
-    labels = [plots.curve(m, metric("labels"), accuracy, merge=0.005) for m in methods]
-    found["accuracy"] = plots.lines(f"Accuracy over rounds, {scene.title}", "round", axis, rounds)
-    found["labels"] = plots.lines(f"Accuracy over labels, {scene.title}", "labels given by people", axis, labels)
+
+    def draw(name: str, title: str, xlabel: str, x: Quantity, merge: float = 0.0) -> None:
+        curves = [plots.curve(m, x, accuracy, merge=merge) for m in methods]
+        if any(c is not None for c in curves):
+            found[name] = Drawing(title, plots.lines(title, xlabel, axis, curves))
+
+    draw("accuracy", "Accuracy over rounds", "round", round_numbers)
+    draw("labels", "Accuracy over labels", "labels given by people", metric("labels"), merge=0.005)
+    time = clock(methods)
+    draw("time", "Accuracy over time", f"{time.name} since the start", time.elapsed)
     base = versus.baseline(methods, scene.part.against)
     curves = difference_curves(methods, base) if base is not None else []
     if base is not None and any(c is not None for c in curves):
-        title = f"Accuracy minus that of {base.label}, {scene.title}"
-        found["difference"] = charts.differences(title, f"points above {base.label}", curves)
-    costs = [plots.curve(m, round_numbers, metric("inferred_samples")) for m in methods]
-    found["inferred"] = plots.lines(f"Inference cost, {scene.title}", "round", "samples inferred a client", costs, True)
+        title = f"Accuracy minus that of {base.label}"
+        found["difference"] = Drawing(title, charts.differences(title, f"points above {base.label}", curves))
+    for name in dict.fromkeys((*scene.part.figures, "inference-cost")):
+        drawn = FIGURES[name](methods)
+        if drawn is not None:
+            found[name] = drawn
     return found
 
 
 def publish(root: Path) -> Path:
     """``README.md``, figures and tables for all packed studies in and below a directory."""
-    places = [place for place in (root, *sorted(p for p in root.iterdir() if p.is_dir())) if is_study(place)]
+    inside = sorted(p for p in root.iterdir() if p.is_dir()) if root.is_dir() else []
+    places = [place for place in (root, *inside) if is_study(place)]
     if not places:
         raise RunDirectoryError(f"{root} holds no packed study: `chase study export DIR --out {root}/NAME` makes one")
     studies = [(place, result) for place in places for result in read_studies(place)]
     parts = [HEAD, "## What was found\n"]
-    parts += [found_text(result) for _, result in studies]
+    parts += [found_text(name_of(result, place, root), result) for place, result in studies]
     for place, result in studies:
         parts += [study_text(scene, place, root) for scene in result.scenes if scene.methods]
     parts.append(repeat_text(studies, root))
@@ -110,18 +133,25 @@ def publish(root: Path) -> Path:
 
 HEAD = """# Results
 
-Every figure and table here is made from the raw metrics in this directory by one command:
+Every figure and table here is made from the raw metrics in this directory by one command, given in this directory:
 
-    chase study publish docs/results
+    chase study publish .
 
-Means are over seeds; intervals are 95 % (Student's t); differences are paired by seed. A difference whose
-interval holds zero is called noise. Nothing is shown that was not measured; figures of the paper are marked as such.
+Means are over seeds; intervals and bands are 95 % (Student's t); differences are paired by seed. From six seeds on a
+paired t-test with Holm's correction decides; below, the interval alone: a difference whose interval holds zero is
+called noise. Nothing is shown that was not measured; figures of the paper are marked as such.
 """
 
 
-def found_text(result: StudyResult) -> str:
+def name_of(result: StudyResult, place: Path, root: Path) -> str:
+    """A study and, where it is in a directory of its own, that."""
+    where = place.relative_to(root).as_posix()
+    return result.study.name if where == "." else f"{result.study.name} ({where})"
+
+
+def found_text(name: str, result: StudyResult) -> str:
     """What a study found, plainly."""
-    lines = [f"### {result.study.name}: {result.state}\n"]
+    lines = [f"### {name}: {result.state}\n"]
     for scene in result.scenes:
         said = findings(scene)
         if said:
@@ -133,34 +163,43 @@ def found_text(result: StudyResult) -> str:
 
 def study_text(scene: SceneResult, place: Path, root: Path) -> str:
     """Figures and tables of a scene; their files are written."""
-    lines = [f"## {scene.study.name}: {scene.title}\n"]
-    for name, svg in scene_figures(scene).items():
+    where = place.relative_to(root).as_posix()
+    lines = [f"## {scene.study.name}{'' if where == '.' else f' ({where})'}: {scene.title}\n", *unfinished(scene), ""]
+    for name, drawn in scene_figures(scene).items():
         file = place / "figures" / f"{scene.key}-{name}.svg"
-        write_atomically(file, standalone(svg).encode())
-        lines.append(f"![{name}]({file.relative_to(root).as_posix()})")
-    lines.append("")
+        write_atomically(file, standalone(drawn.svg).encode())
+        lines += [f"**{drawn.title}**{f' – {drawn.caption}' if drawn.caption else ''}\n"]
+        lines += [f"![{drawn.title}, {scene.title}]({file.relative_to(root).as_posix()})\n"]
     for name, table in tables_of(scene).items():
         write_table(table, place / "tables" / f"{scene.key}-{name}.csv")
-        lines += [f"{table.title}:\n", to_markdown(table)]
-        if name == "paper":
-            lines += [" ".join(paper_notes(scene)), ""]
+        lines += [f"**{table.title}**\n", to_markdown(table)]
+        lines += [note, ""] if (note := table_note(name, scene)) else []
     if scene.study.note:
         lines += [scene.study.note, ""]
     return "\n".join(lines)
 
 
+def table_note(name: str, scene: SceneResult) -> str:
+    """What must be said below a table, by its name."""
+    notes = {
+        "cost": clock(scene.methods).note,
+        "to-reach": "Up to the first round that reached it; means over the seeds that got there.",
+        "paper": " ".join(paper_notes(scene)),
+        "time-paper": "The paper's minutes are of its authors' GPU: compare the ratios.",
+    }
+    return notes.get(name, "")
+
+
 def repeat_text(studies: list[tuple[Path, StudyResult]], root: Path) -> str:
-    """How to run the studies again."""
+    """How to run the studies again, and what they ran on."""
     lines = ["## How to repeat it\n"]
     for place, result in studies:
-        jobs = [job for scene in result.scenes for job in scene.jobs]
-        seeds = len({job.settings.seed for job in jobs})
-        data = ",".join(dict.fromkeys(job.settings.data for job in jobs))
-        rounds = max(job.settings.rounds for job in jobs)
-        shards = " --set partition=shards-reference" if jobs[0].settings.partition == "shards-reference" else ""
         name = place.relative_to(root).as_posix()
-        lines.append(
-            f"    chase study {result.study.name} --data {data} --rounds {rounds} --seeds {seeds}{shards} --out {name}"
-        )
-    lines += ["", "Then `chase study export NAME --out docs/results/NAME` and `chase study publish docs/results`.", ""]
-    return "\n".join(lines)
+        lines += [f"    {command}" for command in commands(result, "studies" if name == "." else name)]
+    lines += [
+        "",
+        "Then, for each of these directories, `chase study export DIR --out` a directory of its name here, and",
+    ]
+    lines += ["`chase study publish` as above.\n", "## What it ran on\n"]
+    runs = [run for _, result in studies for scene in result.scenes for m in scene.methods for run in m.runs]
+    return "\n".join([*lines, to_markdown(versions(runs))])

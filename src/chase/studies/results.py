@@ -7,10 +7,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from chase.core.errors import RunDirectoryError
+from chase.experiment import stop_reason
 from chase.report import versus
 from chase.report.runs import Method, RunData, clock, is_run, read_run
-from chase.report.statistics import accuracy_after
+from chase.report.statistics import OfRun, accuracy_after, interval, last_shared_round, paired
 from chase.report.tables import NONE, Table, number
+from chase.settings import Settings
 from chase.studies import paper
 from chase.studies.catalog import STUDIES
 from chase.studies.plan import Job, Plan, plans_in
@@ -27,6 +29,8 @@ class SceneResult:
     jobs: Sequence[Job]
     methods: Sequence[Method]
     """Arms that have a finished round, in the order of the study."""
+    finished: frozenset[str] = frozenset()
+    """The names of the jobs that have nothing left to do."""
 
     @property
     def key(self) -> str:
@@ -63,14 +67,13 @@ class StudyResult:
     study: Study
     scenes: Sequence[SceneResult]
     done: int
-    """Jobs that have done all their rounds."""
+    """Jobs that have nothing left to do."""
     jobs: int
 
     @property
     def state(self) -> str:
         """How much of the study is there."""
-        rest = "" if self.done == self.jobs else "; the others are left out"
-        return f"{self.done} of {self.jobs} jobs are finished{rest}"
+        return f"{self.done} of {self.jobs} jobs are finished"
 
 
 def read_study(plan: Plan) -> StudyResult:
@@ -79,7 +82,7 @@ def read_study(plan: Plan) -> StudyResult:
     if study is None:
         raise RunDirectoryError(f"{plan.path} is of a study '{plan.study}' that this version does not know")
     runs = {job.name: run_of(plan, job) for job in plan.jobs if is_run(plan.directory / job.name)}
-    finished = {job.name: job.name in runs and len(runs[job.name].metrics) >= job.settings.rounds for job in plan.jobs}
+    finished = {job.name: job.name in runs and has_ended(runs[job.name], job.settings) for job in plan.jobs}
     groups: dict[tuple[int, str], list[Job]] = {}
     for job in plan.jobs:
         groups.setdefault((job.part, job.scene), []).append(job)
@@ -94,8 +97,14 @@ def read_study(plan: Plan) -> StudyResult:
             own = [run for run in own if run.metrics]
             if own:
                 methods.append(Method(arm.label, sorted(own, key=lambda run: run.seed)))
-        scenes.append(SceneResult(study, part, scene, jobs, methods))
+        names = frozenset(job.name for job in jobs if finished[job.name])
+        scenes.append(SceneResult(study, part, scene, jobs, methods, names))
     return StudyResult(study, scenes, sum(finished.values()), len(finished))
+
+
+def has_ended(run: RunData, settings: Settings) -> bool:
+    """Whether a run has done its rounds, or stopped before by a target or a budget of its settings."""
+    return bool(stop_reason(settings, [dict(line) for line in run.metrics[-1:]]))
 
 
 def run_of(plan: Plan, job: Job) -> RunData:
@@ -126,20 +135,43 @@ def paper_table(result: SceneResult) -> Table | None:
         ours = [versus.with_interval(versus.of_runs(method, accuracy_after(r))) for r in paper.ROUNDS]
         rows.append([method.label, "ours", *ours])
         if theirs:
-            rows.append([method.label, "paper", *(number(theirs[r], 1) for r in paper.ROUNDS)])
+            whose = "paper, not comparable" if why_not(result, method.label) else "paper"
+            rows.append([method.label, whose, *(number(theirs[r], 1) for r in paper.ROUNDS)])
     columns = ("accuracy, %, after round", "whose", *(str(r) for r in paper.ROUNDS))
     return Table(columns, rows, "Beside the paper", text_columns=2) if known else None
+
+
+def why_not(result: SceneResult, label: str) -> str:
+    """Why the paper's row beside an arm cannot be set against ours; empty where it can."""
+    return paper.NOT_COMPARABLE.get((result.data, result.papers.get(label, "")), "")
+
+
+def variant_table(result: SceneResult) -> Table | None:
+    """Number-class minus EV, ours paired by seed and the paper's; None where either is missing."""
+    by_label = {method.label: method for method in result.methods}
+    theirs = paper.NUMBER_CLASS_MINUS_EV.get(result.data)
+    if theirs is None or not result.beside_paper or not {"EV", "number-class"} <= by_label.keys():
+        return None
+    own = {r: interval(paired(by_label["number-class"], by_label["EV"], accuracy_after(r))) for r in theirs}
+    rows = [
+        ["ours", *(versus.with_interval(own[r], 2, signed=True) for r in theirs)],
+        ["paper", *(f"{value:+.1f}" if value else "0.0" for value in theirs.values())],
+    ]
+    return Table(("number-class minus EV, points, after round", *map(str, theirs)), rows, "Number-class beside EV")
 
 
 def paper_notes(result: SceneResult) -> list[str]:
     """What must be said beside the paper's figures."""
     settings, notes = result.jobs[0].settings, []
     for method in result.methods:
-        why = paper.NOT_COMPARABLE.get((result.data, result.papers.get(method.label, "")))
+        why = why_not(result, method.label)
         if why:
             notes.append(f"The paper's figures for {method.label} are not comparable: {why}.")
     if result.data in paper.LESS_DATA:
         notes.append(f"A local copy of {result.data} may hold less: {paper.LESS_DATA[result.data]}.")
+    end = last_shared_round(result.methods)
+    if end < paper.ROUNDS[-1]:
+        notes.append(f"Ours ends after round {end}; the paper's rounds after that have nothing of ours beside them.")
     if settings.data_share < 1:
         notes.append(f"Only {100 * settings.data_share:g} % of the data was used here: not comparable with the paper.")
     if settings.partition == "shards-reference":
@@ -184,6 +216,7 @@ def tables_of(result: SceneResult) -> dict[str, Table]:
         "cost": versus.cost(result.methods, result.part.against),
         "to-reach": versus.to_reach(result.methods, versus.targets(result.methods)),
         "paper": paper_table(result),
+        "variants-paper": variant_table(result),
         "time-paper": minutes_table(result),
     }
     return {name: table for name, table in found.items() if table is not None and table.rows}
@@ -191,9 +224,51 @@ def tables_of(result: SceneResult) -> dict[str, Table]:
 
 def findings(result: SceneResult) -> list[str]:
     """What was found in a scene, in sentences; it says so where nothing can be said yet."""
-    missing = [arm.label for arm in result.part.arms if arm.label not in {m.label for m in result.methods}]
-    wanted = [label for label in missing if label in {job.arm for job in result.jobs}]
     said = list(versus.findings(result.methods, result.part.against)) if result.methods else []
-    if wanted:
-        said.append(f"Not finished yet: {', '.join(wanted)}.")
+    planned = {job.arm for job in result.jobs}
+    against = result.part.against
+    if against and against not in planned:
+        said.append(f"Nothing is compared: {against}, which the others are to be compared with, was not run.")
+    return said + cost_findings(result) + unfinished(result)
+
+
+def cost_findings(result: SceneResult) -> list[str]:
+    """What the arms cost, a sentence a measure, where the part is about that."""
+    methods, figures, said = result.methods, set(result.part.figures), []
+    if len(methods) < 2:
+        return []
+    base = versus.baseline(methods, result.part.against) or methods[0]
+    time = clock(methods)
+    if figures & {"accuracy-cost", "seconds-a-round"}:
+        said.append(times_of(f"{time.name.capitalize()} a round", methods, base, time.a_round, 2))
+    if figures & {"accuracy-cost", "inference-cost"}:
+        what = "Samples that a client infers a round"
+        said.append(times_of(what, methods, base, lambda run: float(run.series("inferred_samples").mean()), 0))
     return said
+
+
+def times_of(what: str, methods: Sequence[Method], base: Method, of_run: OfRun, digits: int) -> str:
+    """``What (times A): A: 2.0; B: 1.0 (0.50)``: means over seeds, and how many times the base's that is."""
+    means = {method.label: versus.of_runs(method, of_run).mean for method in methods}
+    unit = means[base.label]
+    parts = [
+        f"{label}: {number(mean, digits)}" + (f" ({mean / unit:.2f})" if unit > 0 and label != base.label else "")
+        for label, mean in means.items()
+    ]
+    times = f" (in brackets, times {base.label})" if unit > 0 else ""
+    return f"{what}, mean{times}. {'; '.join(parts)}."
+
+
+def unfinished(result: SceneResult) -> list[str]:
+    """Which arms lack seeds, in a sentence; nothing where all is done."""
+    parts = []
+    for arm in dict.fromkeys(job.arm for job in result.jobs):
+        own = [job for job in result.jobs if job.arm == arm]
+        done = sum(job.name in result.finished for job in own)
+        if done < len(own):
+            parts.append(f"{arm} ({done} of {len(own)} seeds done)" if done else arm)
+    if not parts:
+        return []
+    if result.methods and not result.finished:
+        return ["Nothing here is finished: what is shown is of runs under way."]
+    return [f"Not finished yet: {', '.join(parts)}. What is unfinished is left out."]
