@@ -10,7 +10,15 @@ from matplotlib.axes import Axes
 from matplotlib.colors import LogNorm, Normalize
 from matplotlib.ticker import MaxNLocator
 
-from chase.report.plots import Curve, keep_end, keep_means_readable, name_ticks, shorten
+from chase.report.plots import (
+    Curve,
+    band_alpha,
+    keep_end,
+    keep_means_readable,
+    keep_percent,
+    name_ticks,
+    shorten,
+)
 from chase.report.runs import Numbers
 from chase.report.statistics import Interval
 from chase.report.style import INK, Look, add_legend, add_scale, legend_shape, new_axes, styled, to_svg
@@ -83,6 +91,7 @@ def points(title: str, xlabel: str, ylabel: str, marks: Sequence[Point]) -> str:
             axes.plot(x, y, look.marker, color=look.colour, markersize=7, clip_on=False, label=mark.label)
         axes.margins(0.12)
         keep_near(axes, [mark.y for mark in marks])
+        keep_percent(axes, ylabel)
         _, right = axes.get_xlim()
         axes.set_xlim(0, min(right, 1.6 * max((mark.x.mean for mark in marks), default=right)) or 1.0)
         add_legend(figure, axes, columns)
@@ -109,6 +118,7 @@ def values(
             capsize=3,
         )
         keep_near(axes, found)
+        keep_percent(axes, ylabel)
         axes.set_xticks(list(at), [shorten(name, 16) for name in names])
         if not xlabel and sum(map(len, names)) > 40:
             axes.tick_params(axis="x", labelrotation=45)
@@ -124,7 +134,7 @@ def differences(title: str, ylabel: str, curves: Sequence[Curve | None]) -> str:
         figure, axes = new_axes("round", ylabel, rows)
         axes.axhline(0.0, color=INK, linewidth=1.0)
         for look, c in drawn:
-            axes.fill_between(c.x, c.low, c.high, color=look.colour, alpha=0.16, linewidth=0)
+            axes.fill_between(c.x, c.low, c.high, color=look.colour, alpha=band_alpha(len(drawn)), linewidth=0)
             every = max(1, c.x.size // 8)
             axes.plot(
                 c.x, c.mean, color=look.colour, linestyle=look.line, marker=look.marker, markevery=every, label=c.label

@@ -71,7 +71,7 @@ def lines(title: str, xlabel: str, ylabel: str, curves: Sequence[Curve | None], 
         for place, (look, c) in enumerate(drawn):
             every = max(1, c.x.size // 8)
             start = (place * every) // max(1, len(drawn)) if c.x.size > 8 else 0
-            axes.fill_between(c.x, c.low, c.high, color=look.colour, alpha=0.16, linewidth=0)
+            axes.fill_between(c.x, c.low, c.high, color=look.colour, alpha=band_alpha(len(drawn)), linewidth=0)
             axes.plot(
                 c.x,
                 c.mean,
@@ -87,10 +87,23 @@ def lines(title: str, xlabel: str, ylabel: str, curves: Sequence[Curve | None], 
         axes.yaxis.set_major_locator(MaxNLocator(nbins=6))
         axes.margins(x=0.02)
         keep_means_readable(axes, [c for _, c in drawn])
+        keep_percent(axes, ylabel)
         if from_zero:
             axes.set_ylim(bottom=0)
         add_legend(figure, axes, columns)
         return to_svg(figure, title)
+
+
+def band_alpha(many: int) -> float:
+    """How dense a band is drawn: many on top of each other would hide the lines."""
+    return min(0.16, 0.64 / many)
+
+
+def keep_percent(axes: Axes, ylabel: str) -> None:
+    """Let an axis of percentages end at 0 and 100, whatever intervals reach."""
+    if ylabel.endswith("(%)"):
+        low, high = axes.get_ylim()
+        axes.set_ylim(max(low, -1.0), min(high, 101.0))
 
 
 def keep_means_readable(axes: Axes, curves: Sequence[Curve], room: float = 0.8, least: float = 0.0) -> None:

@@ -1,0 +1,46 @@
+"""What figures show where seeds are few and methods many."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+
+from chase.report import charts, plots
+from chase.report.statistics import interval
+from chase.report.style import COLOURS, Look
+
+
+def numbers(svg: str) -> list[float]:
+    """The numbers beside the axes."""
+    return [float(text.replace("−", "-")) for text in re.findall(r">([−\d.]+)</text>", svg)]
+
+
+def test_an_axis_of_percentages_ends_at_0_and_100() -> None:
+    x, mean = np.array([0.0, 1.0]), np.array([10.0, 90.0])
+    drawn = plots.lines("t", "", "accuracy (%)", [plots.Curve("a", x, mean, mean - 60, mean + 60)])
+    assert min(numbers(drawn)) >= 0
+    assert max(numbers(drawn)) <= 100
+    wide = interval(np.array([20.0, 60.0]))
+    assert wide.low < 0
+    found = charts.values("t", "accuracy (%)", "mu", ["0", "1"], [0.0, 1.0], [wide, wide])
+    assert min(numbers(found)) >= 0
+
+
+def test_logarithmic_shades_have_plain_numbers() -> None:
+    counts = np.array([[1.0, 10.0], [200.0, 3000.0]])
+    for drawn in (
+        plots.count_map("t", ["a", "b"], ["c", "d"], counts),
+        charts.matrix("t", ("x", "y"), ["a", "b"], ["c", "d"], counts, "samples", logarithmic=True),
+    ):
+        assert "mathdefault" not in drawn
+        assert ">1,000</text>" in drawn
+
+
+def test_the_nine_methods_of_the_paper_have_colours_of_their_own() -> None:
+    assert len({Look.of(number).colour for number in range(9)}) == 9 <= len(COLOURS)
+
+
+def test_many_bands_are_drawn_thinner() -> None:
+    assert plots.band_alpha(1) == plots.band_alpha(4) == 0.16
+    assert plots.band_alpha(9) < 0.08
