@@ -68,6 +68,7 @@ def test_results_are_made_from_the_packed_runs_alone_and_the_same_each_time(fini
     assert linked
     assert all((out / name).read_text().startswith("<svg xmlns=") for name in linked)
     assert "var(--" not in (out / linked[0]).read_text()
+    assert re.search(r'<svg [^>]*width="\d+" height="\d+"', (out / linked[0]).read_text()), "else it fills the page"
     pack(finished, out / "tiny")
     publish(out)
     assert {p.relative_to(out): p.read_bytes() for p in out.rglob("*") if p.is_file()} == first

@@ -19,7 +19,7 @@ from chase.report.export import to_markdown, write_table
 from chase.report.runs import Quantity, accuracy, clock, metric
 from chase.report.sections import round_numbers
 from chase.report.style import GRID, INK, PAPER
-from chase.report.tables import versions
+from chase.report.tables import Table, versions
 from chase.settings import from_mapping, read_file, to_toml
 from chase.studies.figures import FIGURES, Drawing
 from chase.studies.plan import plans_in
@@ -41,6 +41,8 @@ NOT_KEPT = ("command", "settings")
 """Parts of environment.json that name places on one machine or repeat settings.toml."""
 LIGHT = {"var(--ink)": "#1c2127", "var(--grid)": "#dfe3e8", "var(--paper)": "#ffffff", INK: "#1c2127"}
 LIGHT |= {GRID: "#dfe3e8", PAPER: "#ffffff", "var(--font)": "sans-serif", "var(--blue)": "#0072b2"}
+SHOWN = 1.3
+"""Pixels a point: two figures stand beside each other on a page."""
 
 
 def pack(directory: Path, out: Path) -> int:
@@ -84,7 +86,9 @@ def standalone(svg: str) -> str:
         svg = svg.replace(variable, colour)
     svg = re.sub(r'((?:\bid="|href="#|url\(#))f\d+-', r"\1", svg)  # only figures of one page need ids of their own
     names = 'xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink"'
-    svg = re.sub(r"<svg ", f"<svg {names} ", svg, count=1)
+    box = re.search(r'viewBox="0 0 ([\d.]+) ([\d.]+)"', svg)
+    size = f'width="{SHOWN * float(box[1]):.0f}" height="{SHOWN * float(box[2]):.0f}" ' if box else ""
+    svg = re.sub(r"<svg ", f"<svg {names} {size}", svg, count=1)
     return re.sub(r"(<svg [^>]*>)", r'\1<rect width="100%" height="100%" fill="#ffffff"/>', svg, count=1) + "\n"
 
 
@@ -165,11 +169,15 @@ def study_text(scene: SceneResult, place: Path, root: Path) -> str:
     """Figures and tables of a scene; their files are written."""
     where = place.relative_to(root).as_posix()
     lines = [f"## {scene.study.name}{'' if where == '.' else f' ({where})'}: {scene.title}\n", *unfinished(scene), ""]
+    shown, captions = [], []
     for name, drawn in scene_figures(scene).items():
         file = place / "figures" / f"{scene.key}-{name}.svg"
         write_atomically(file, standalone(drawn.svg).encode())
-        lines += [f"**{drawn.title}**{f' – {drawn.caption}' if drawn.caption else ''}\n"]
-        lines += [f"![{drawn.title}, {scene.title}]({file.relative_to(root).as_posix()})\n"]
+        shown.append((drawn.title, f"![{drawn.title}, {scene.title}]({file.relative_to(root).as_posix()})"))
+        captions += [f"{drawn.title}: {drawn.caption}"] if drawn.caption else []
+    for pair in (shown[i : i + 2] for i in range(0, len(shown), 2)):  # side by side
+        lines.append(to_markdown(Table([title for title, _ in pair], [[image for _, image in pair]], text_columns=2)))
+    lines += [" ".join(captions), ""] if captions else []
     for name, table in tables_of(scene).items():
         write_table(table, place / "tables" / f"{scene.key}-{name}.csv")
         lines += [f"**{table.title}**\n", to_markdown(table)]
