@@ -92,7 +92,7 @@ class Sampler(threading.Thread):
                 self.one[role] = max(self.one.get(role, 0), max(sizes))
 
 
-def measure(sites: int, rounds: int) -> dict[str, Any]:
+def measure(sites: int, rounds: int, at_once: int) -> dict[str, Any]:
     """One federation of so many sites."""
     settings = load(
         "digits",
@@ -107,7 +107,9 @@ def measure(sites: int, rounds: int) -> dict[str, Any]:
     )
     with tempfile.TemporaryDirectory(prefix="chase-scale-") as place:
         began = time.monotonic()
-        loopback = Loopback.prepare(Path(place) / "fed", settings, Rules(quorum=sites, deadline=LIMIT, poll=0.5))
+        loopback = Loopback.prepare(
+            Path(place) / "fed", settings, Rules(quorum=sites, deadline=LIMIT, poll=0.5, at_once=at_once)
+        )
         with Supervisor(loopback.registry) as supervisor:
             loopback.start_server(supervisor)
             keys, trust = loopback.charter.path / "keys", launch.ca(loopback.charter)
@@ -154,6 +156,7 @@ def measure(sites: int, rounds: int) -> dict[str, Any]:
     a, b = marks[min(r for r in marks if r >= 1)], marks[rounds + 1]
     return {
         "sites": sites,
+        "asked_at_once": at_once,
         "rounds": rounds,
         "first_round_s": round_off(seconds[0]),
         "round_s": round_off(statistics.median(seconds[1:] or seconds)),
@@ -188,11 +191,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--sites", type=int, nargs="+", default=[3, 6, 12, 24])
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--at-once", type=int, default=0, help="sites asked at a time; 0 = all")
     parser.add_argument("--out", type=Path)
     chosen = parser.parse_args()
     found = []
     for sites in chosen.sites:
-        found.append(measure(sites, chosen.rounds))
+        found.append(measure(sites, chosen.rounds, chosen.at_once))
         print(json.dumps(found[-1]), flush=True)
     if chosen.out:
         chosen.out.write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")

@@ -303,3 +303,23 @@ def test_the_list_of_sites_is_read_back_as_it_was(tmp_path: Path) -> None:
     roster = Roster().admit("a", "ecdsa one").at_node("a", "17").dismiss("a").admit("a", "ecdsa two").admit("b", "x y")
     charter.keep(roster)
     assert charter.roster == roster
+
+
+def test_no_more_sites_are_asked_at_once_than_the_rule_says(tmp_path: Path) -> None:
+    table = Table.set(tmp_path, quorum=3, at_once=1)
+    table.rounds.members.at_once = 1
+    most: list[int] = []
+    table.post.scripts = dict.fromkeys((10, 11, 12), slow(5.0))
+    show, table.rounds._show = table.rounds._show, lambda *args: most.append(len(table.rounds.owed)) or show(*args)  # type: ignore[method-assign]
+    outcome = table.hold(1)
+    assert sorted(outcome.updates) == [0, 1, 2]
+    assert max(most) == 1
+    assert 15 <= table.post.clock.now < 25
+    sums = table.rounds.tallies(1, lambda c: Letter(table.rounds.members.nodes[c], "tally"), 30.0)
+    assert sums == Tally(10, 10)
+
+
+def test_who_has_not_been_asked_at_the_deadline_is_missing(tmp_path: Path) -> None:
+    table = Table.set(tmp_path, quorum=1, deadline=10.0, at_once=1)
+    table.post.scripts = dict.fromkeys((10, 11, 12), slow(8.0))
+    assert table.hold(1).missing == ["b", "c"]

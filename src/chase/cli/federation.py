@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 import time
 from collections.abc import Sequence
@@ -332,7 +333,8 @@ def prepare(
         return Loopback.open(directory)
     changes = {"rounds": 10, **settings_room.parse_changes(change or []), "clients": sites or 3}
     chosen = settings_room.load(preset or "digits", changes)
-    return Loopback.prepare(directory, chosen, make_rules(rule), secure=not insecure, person=person is not False)
+    rules = make_rules([f"at_once={2 * (os.cpu_count() or 1)}", *(rule or [])])  # all sites share this machine
+    return Loopback.prepare(directory, chosen, rules, secure=not insecure, person=person is not False)
 
 
 def go(loopback: Loopback, supervisor: Supervisor, stay: bool) -> None:

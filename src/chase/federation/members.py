@@ -31,6 +31,8 @@ class Members:
     diary: Diary
     clock: Callable[[], float]
     authenticated: bool
+    at_once: int = 0
+    """Handshakes under way at a time; 0 = as many as there are nodes."""
     nodes: dict[ClientId, NodeId] = field(default_factory=dict)
     """Sites that shook hands, by number."""
     names: dict[ClientId, str] = field(default_factory=dict)
@@ -68,6 +70,8 @@ class Members:
             for node in self._online
             if node not in settled and node not in waiting and now - self._asked_at.get(node, -1e9) >= AGAIN
         ]
+        if self.at_once:
+            new = new[: max(0, self.at_once - len(self._asked))]
         sent = self.post.send([Letter(n, "hello", self.header) for n in new])
         self._asked_at |= dict.fromkeys(new, now)
         self._asked_in |= {node: self.session(node) for node in new}

@@ -100,6 +100,8 @@ class Rounds:
     _tries: dict[ClientId, int] = field(default_factory=dict)
     _last: dict[ClientId, float] = field(default_factory=dict)
     _fresh: bool = False
+    _first: frozenset[ClientId] | None = None
+    """Who was free when the round began: each of them gets its order, at once or when its turn comes."""
 
     def quorum(self, size: int) -> int:
         """Answers that a round among so many sites needs."""
@@ -110,7 +112,7 @@ class Rounds:
         outcome, began, short_noted = Outcome(), self.clock(), False
         round = next(iter(wanted.values())).round if wanted else 0
         self._tries, self._last = dict.fromkeys(wanted, 0), dict.fromkeys(wanted, -math.inf)
-        self._fresh = any(order.fresh for order in wanted.values())
+        self._fresh, self._first = any(order.fresh for order in wanted.values()), None
         quorum = self.quorum(len(wanted))
         while wanted:
             self.members.look(round)
@@ -121,7 +123,8 @@ class Rounds:
             self._show(round, outcome)
             settled = len(outcome.updates) + len(outcome.refused)
             overdue = self.clock() - began >= self.rules.deadline
-            if settled >= quorum and (overdue or not any(o.order.round == round for o in self.owed.values())):
+            waiting = due or any(o.order.round == round for o in self.owed.values())
+            if settled >= quorum and (overdue or not waiting):
                 break
             if overdue and not short_noted:
                 self.diary.note(round, "short of quorum", why=f"{settled} of {quorum} answers at the deadline: waiting")
@@ -135,15 +138,19 @@ class Rounds:
         here, busy = self.members.here(), {owed.client for owed in self.owed.values()}
         settled = {c for c in wanted if c in outcome.updates or self._name(c) in outcome.refused}
         idle = [c for c in sorted(wanted) if c in here and c not in busy and c not in settled]
-        begun = any(self._tries.values())
+        if self._first is None and idle:
+            self._first = frozenset(idle)
+        first = self._first or frozenset()
         short = len(settled) + len(busy & wanted.keys()) < quorum
         now, due = self.clock(), []
         for client in idle:
             again = 0 < self._tries[client] <= self.rules.retries
             rested = now - self._last[client] >= AGAIN
-            if not begun or again or (short and rested):
+            if (client in first and not self._tries[client]) or again or (short and rested):
                 due.append(client)
-        return due
+        round = next(iter(wanted.values())).round
+        asked = sum(owed.order.round == round for owed in self.owed.values())
+        return due[: max(0, self.rules.at_once - asked)] if self.rules.at_once else due
 
     def _collect(self) -> list[Answer]:
         now = self.clock()
@@ -209,7 +216,7 @@ class Rounds:
                 where, what = outcome.missing, "missing"
             elif debts:
                 where, what = outcome.busy, "busy"
-            elif client in here and self._tries[client]:
+            elif client in here and (self._tries[client] or client in (self._first or ())):
                 where, what = outcome.missing, "missing"
             else:
                 where, what = outcome.absent, "absent"
@@ -235,11 +242,14 @@ class Rounds:
     def tallies(self, round: int, letters: Callable[[ClientId], Letter], limit: float) -> Tally:
         """Sums over the held-out parts of all sites that are here and not busy; who is slow is left out."""
         busy = {o.client for o in self.owed.values()}
-        asked = [c for c in sorted(self.members.here()) if c not in busy]
-        sent = zip(asked, self.post.send([letters(c) for c in asked]), strict=True)
-        open_tickets = {ticket: client for client, ticket in sent if ticket is not None}
+        waiting = [c for c in sorted(self.members.here()) if c not in busy]
+        open_tickets: dict[Ticket, ClientId] = {}
         began, right, count = self.clock(), 0, 0
-        while open_tickets and self.clock() - began < limit:
+        while (open_tickets or waiting) and self.clock() - began < limit:
+            free = self.rules.at_once - len(open_tickets) if self.rules.at_once else len(waiting)
+            asked, waiting = waiting[:free], waiting[free:]
+            sent = zip(asked, self.post.send([letters(c) for c in asked]) if asked else [], strict=True)
+            open_tickets |= {ticket: client for client, ticket in sent if ticket is not None}
             for answer in self.post.collect(list(open_tickets)):
                 client = open_tickets.pop(answer.ticket, None)
                 body = answer.body
@@ -249,6 +259,6 @@ class Rounds:
                     self.diary.note(round, "no score", self._name(client), answer.error or "it makes no sense")
             if open_tickets:
                 self.sleep(self.rules.poll)
-        for client in open_tickets.values():
+        for client in (*open_tickets.values(), *waiting):
             self.diary.note(round, "no score", self._name(client), "not in time")
         return Tally(right, count)

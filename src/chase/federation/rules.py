@@ -32,6 +32,8 @@ class Rules:
     """How often an order is sent again within a round to a site that failed."""
     busy_limit: float = 86400.0
     """Seconds after which the answer of a busy site is no longer waited for."""
+    at_once: int = 0
+    """Sites that are asked for something at a time, for many sites on one machine; 0 = all."""
     poll: float = 1.0
     """Seconds between two looks for answers."""
     evaluate: str = "server"
@@ -43,7 +45,7 @@ class Rules:
         """Refuse rules that cannot be kept."""
         if self.evaluate not in WHERE:
             raise FederationError(f"evaluate = '{self.evaluate}' does not fit: use {', '.join(WHERE)}")
-        for name in ("quorum", "join", "late_rounds", "retries"):
+        for name in ("quorum", "join", "late_rounds", "retries", "at_once"):
             if getattr(self, name) < 0:
                 raise FederationError(f"{name} = {getattr(self, name)} does not fit: it is 0 or more")
         for name in ("deadline", "busy_limit", "poll", "most_labels"):

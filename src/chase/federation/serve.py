@@ -69,7 +69,13 @@ class Hall:
             self._check_test_set(self.data)
         self.header = {"settings": sent_settings(self.settings), "agreement": self.agreement.to_json()}
         self.members = Members(
-            self.post, lambda: self.charter.roster, self.header, self.diary, self.clock, self.charter.secure
+            self.post,
+            lambda: self.charter.roster,
+            self.header,
+            self.diary,
+            self.clock,
+            self.charter.secure,
+            self.rules.at_once,
         )
         self.rounds = Rounds(
             self.post, self.members, self.rules, self.diary, self._order_header, self.clock, self.sleep
