@@ -1,6 +1,6 @@
 """Kills ``forget`` and ``add`` at every step in turn, each on a copy of the same site.
 
-    python cutting.py HOME forget|add
+    python -m site_room.cutting HOME forget|add
 
 A step is a commit to the inbox, a file that is replaced and a file that is removed; a child dies before the first,
 before the second, and so on, until one lives to the end. Leaves the copies as HOME-0, HOME-1, ...; prints how many

@@ -18,8 +18,10 @@ from chase.site.place import Site
 
 
 def cut_at_every_step(home: Path, what: str) -> Iterator[Path]:
-    command = [sys.executable, str(Path(__file__).with_name("cutting.py")), str(home), what]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=250)
+    command = [sys.executable, "-m", "site_room.cutting", str(home), what]
+    tests = Path(__file__).parents[1]
+    done = subprocess.run(command, cwd=tests, capture_output=True, text=True, check=False, timeout=250)
+    assert done.returncode == 0, done.stderr
     steps = int(done.stdout)
     assert steps > 5
     for step in range(steps):
