@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,10 +16,12 @@ from chase.report.tables import NONE
 from chase.studies import paper
 from chase.studies.catalog import STUDIES, find_study
 from chase.studies.figures import FIGURES, places, smooth
+from chase.studies.job import is_done
 from chase.studies.page import write_study
-from chase.studies.plan import Options, plan, write_plan
+from chase.studies.plan import Options, plan, plans_in, write_plan
 from chase.studies.publish import pack, publish
 from chase.studies.results import findings, paper_table, read_studies, variant_table
+from chase.studies.runner import look
 
 TINY = {"clients": 2, "local_epochs": 2}
 
@@ -223,3 +226,18 @@ def test_smoothing_over_three() -> None:
     import numpy as np
 
     assert smooth(np.array([1.0, 4.0, 7.0, 1.0])).tolist() == [2.5, 4.0, 4.0, 4.0]
+
+
+def test_exported_runs_are_done_and_are_gone_on_from_elsewhere(finished: Path, tmp_path: Path) -> None:
+    pack(finished, tmp_path / "kept")
+    (kept,) = plans_in(tmp_path / "kept")
+    run = [job for job in kept.jobs if job.arm != "CHASe"]
+    assert [is_done(kept.directory, job) for job in kept.jobs] == [job in run for job in kept.jobs]
+    assert {progress.state for progress in look(kept, run)} == {"done"}
+    assert pack(tmp_path / "kept", tmp_path / "again") == 4
+    places = (tmp_path / "kept", tmp_path / "again")
+    one, other = ({p.relative_to(place): p.read_bytes() for p in place.rglob("*.gz")} for place in places)
+    assert one == other
+    assert len(one) == 8
+    shutil.rmtree(kept.directory / run[0].name)
+    assert not is_done(kept.directory, run[0])

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from chase.core.errors import ChaseError, RunDirectoryError
 from chase.experiment import Experiment, stop_reason
-from chase.record import MAY_CHANGE, Record
+from chase.record import MAY_CHANGE, read_jsonl
 from chase.studies.plan import Job, read_plan
 
 ORPHANED = 3
@@ -49,12 +49,13 @@ def locked(path: Path, wait: bool = True) -> Iterator[None]:
 
 
 def is_done(directory: Path, job: Job) -> bool:
-    """Whether a job has nothing left to do."""
+    """Whether a job has nothing left to do; one that was exported when it was finished has not either."""
     where = directory / job.name
     if not (where / "settings.toml").is_file():
         return False
-    last = Record.open(where).metrics[-1:]
-    saved = bool(last) and (where / "checkpoint" / f"{last[0]['round']:06d}.json").is_file()
+    last = read_jsonl(where / "metrics.jsonl")[-1:]
+    checkpoint = where / "checkpoint" / f"{last[0]['round']:06d}.json" if last else where
+    saved = bool(last) and (checkpoint.is_file() or (where / "metrics.jsonl.gz").is_file())
     return saved and bool(stop_reason(job.settings, last))
 
 
