@@ -32,7 +32,7 @@ def mode(path: Path) -> int:
     return path.stat().st_mode & 0o777
 
 
-def wait_until(what, limit: float = 180.0) -> None:
+def wait_until(what, limit: float = 30.0) -> None:
     end = time.monotonic() + limit
     while not what():
         assert time.monotonic() < end

@@ -275,6 +275,7 @@ def test_a_site_that_was_let_out_is_asked_no_more(tmp_path: Path) -> None:
     table.rounds.members.roster = lambda: Roster(
         tuple(Member(n, name, "key", out=name == "a") for n, name in enumerate("abc"))
     )
+    table.rounds.members.look(1)
     assert sorted(table.rounds.members.here()) == [1, 2]
     table.rounds.members.nodes.clear()
     table.post.clock.sleep(60.0)

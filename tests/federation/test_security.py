@@ -18,7 +18,7 @@ from federation.real import assert_same, assert_sound, federation_settings, runn
 from starlette.requests import Request
 
 from chase.core.errors import FederationError
-from chase.federation import keys, launch
+from chase.federation import keys, launch, setup
 from chase.federation.diary import events
 from chase.federation.processes import Supervisor
 from chase.federation.proxy import FleetProxy, allowed, server
@@ -170,6 +170,30 @@ def test_strangers_wrong_keys_and_impostors_are_refused(tmp_path: Path) -> None:
         refused = {e["site"]: e["why"] for e in events(real.run) if e["what"] == "refused"}
         assert refused == {"site-a": "it calls itself 'site-a', but its key is that of 'site-c'"}
         assert sorted(site for _, site in real.told("joined")) == ["site-a", "site-b"]
+
+
+@pytest.mark.federation
+@pytest.mark.timeout(900)
+def test_a_site_that_is_let_out_is_gone_and_comes_back_with_a_new_key_alone(tmp_path: Path) -> None:
+    settings = federation_settings(rounds=4)
+    with running(tmp_path / "fed", settings, 800, quorum=2) as real:
+        charter, home = real.loopback.charter, real.loopback.homes["site-c"]
+        real.until(lambda s: s.get("round", 0) >= 1 and s.get("phase") == "saved")
+        setup.dismiss(charter, "site-c")
+        real.until(lambda s: s.get("round", 0) >= 3)
+        with pytest.raises(FederationError, match="never let in again"):
+            setup.admit(charter, "site-c", home / "node.key.pub")
+        with pytest.raises(FederationError, match="already in use"):  # Flower itself says the same
+            launch.flwr_value(
+                charter, "node-id", "supernode", "register", str(home / "node.key.pub"), launch.CONNECTION
+            )
+        metrics = real.finish()
+        assert metrics[0]["took_part"] == 3
+        assert [line["took_part"] for line in metrics[2:]] == [2, 2]
+        keys.site_key(tmp_path / "new.key", "site-c")
+        setup.admit(charter, "site-c", tmp_path / "new.key.pub")
+        assert [m.name for m in charter.roster.active] == ["site-a", "site-b", "site-c"]
+    assert_sound(real, 3 * settings.budget)
 
 
 def test_without_its_key_a_site_is_not_even_started(tmp_path: Path) -> None:

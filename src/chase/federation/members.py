@@ -39,14 +39,14 @@ class Members:
     refused: dict[str, str] = field(default_factory=dict)
     """Why a site was refused, by name (or "node 123")."""
     _online: Mapping[NodeId, Node] = field(default_factory=dict)
+    _out: frozenset[ClientId] = frozenset()
     _asked: dict[Ticket, NodeId] = field(default_factory=dict)
     _asked_in: dict[NodeId, str] = field(default_factory=dict)
     _asked_at: dict[NodeId, float] = field(default_factory=dict)
 
     def here(self) -> dict[ClientId, NodeId]:
         """Sites that shook hands and can be reached now."""
-        out = {m.number for m in self.roster().members if m.out}
-        return {c: n for c, n in self.nodes.items() if n in self._online and c not in out}
+        return {c: n for c, n in self.nodes.items() if n in self._online and c not in self._out}
 
     def session(self, node: NodeId) -> str:
         """The session of a node that can be reached, else ""."""
@@ -60,6 +60,7 @@ class Members:
     def look(self, round: int) -> None:
         """Greet nodes that are new, and take in what those greeted before have answered."""
         self._online = self.post.nodes()
+        self._out = frozenset(m.number for m in self.roster().members if m.out)
         settled, now = {n for n in self.nodes.values() if n in self._online}, self.clock()
         for ticket, node in list(self._asked.items()):
             if self._asked_in[node] != self.session(node) or now - self._asked_at[node] > LOST:
