@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 
 from chase.core.errors import RunDirectoryError
-from chase.report import plots, versus
+from chase.report import plots, tables, versus
 from chase.report.runs import PROCESSOR, WALL, accuracy, by_method, clock, find_runs, frozen_share, metric, read_run
+from chase.report.sections import cards
 
 
 def test_series_have_gaps_where_nothing_was_measured(make_run):
@@ -31,6 +32,8 @@ def test_time_is_processor_time_where_every_run_tells_it(make_run):
     np.testing.assert_allclose(PROCESSOR.elapsed(method.runs[1]), [2, 5])
     assert PROCESSOR.a_round(method.runs[1]) == 2.5
     assert "processor seconds a round" in versus.cost([method]).columns
+    assert "processor seconds" in tables.summary([method], PROCESSOR).columns
+    assert "2.00 processor seconds a round" in cards([method])
 
 
 def test_a_run_that_never_froze_has_no_frozen_share(make_run):

@@ -10,6 +10,7 @@ import numpy as np
 
 from chase.report import plots, tables
 from chase.report.runs import (
+    Clock,
     Method,
     Numbers,
     Quantity,
@@ -97,7 +98,7 @@ def headline(methods: Sequence[Method]) -> Section:
     note += "Seconds, inferred samples and inferences are means a round."
     if len({len(run.metrics) for method in methods for run in method.runs}) > 1:
         note += " Runs differ in their number of rounds: compare at equal rounds."
-    body = cards(methods) + html_table(tables.summary(methods), note.strip())
+    body = cards(methods) + html_table(tables.summary(methods, clock(methods)), note.strip())
     rounds = tables.some_rounds(methods)
     if rounds:
         body += html_table(tables.accuracy_at(methods, rounds))
@@ -108,19 +109,20 @@ def cards(methods: Sequence[Method]) -> str:
     """The last accuracy of each method in large type, for a few methods."""
     if len(methods) > CARDS:
         return ""
-    return f'<div class="cards">{"".join(_card(place, method) for place, method in enumerate(methods))}</div>'
+    time = clock(methods)
+    return f'<div class="cards">{"".join(_card(place, method, time) for place, method in enumerate(methods))}</div>'
 
 
-def _card(place: int, method: Method) -> str:
+def _card(place: int, method: Method, time: Clock) -> str:
     found, rounds = method.last("test_accuracy"), max(len(run.metrics) for run in method.runs)
     large = tables.number(float(found.mean()), 1, 100) if found.size else tables.NONE
     spread = f"{100 * found.min():.1f} to {100 * found.max():.1f} over {found.size} runs, " if found.size > 1 else ""
-    seconds = float(np.mean([run.series("seconds").mean() for run in method.runs]))
+    seconds = float(np.mean([time.a_round(run) for run in method.runs]))
     labels = tables.number(float(method.last("labels").mean()), 0)
     return (
         f'<div class="card" style="--mark:{COLOURS[place % len(COLOURS)]}"><h3>{escape(method.label)}</h3>'
         f"<strong>{large}<small> %</small></strong><p>test accuracy, {spread}round {rounds}</p>"
-        f"<p>{labels} labels, {seconds:.2f} s a round</p></div>"
+        f"<p>{labels} labels, {seconds:.2f} {time.name} a round</p></div>"
     )
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from chase.report.runs import NOT_THE_METHOD, WALL, Method, Numbers, RunData, Values, as_number, differing
+from chase.report.runs import NOT_THE_METHOD, WALL, Clock, Method, Numbers, RunData, Values, as_number, differing
 
 NONE = "–"
 """What stands where nothing was measured."""
@@ -51,7 +51,7 @@ def duration(seconds: float) -> str:
     return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
 
 
-def summary(methods: Sequence[Method]) -> Table:
+def summary(methods: Sequence[Method], time: Clock = WALL) -> Table:
     """The outcome of each method: a row a method, mean and range over its runs; costs are per round."""
     columns = (
         "method",
@@ -61,11 +61,11 @@ def summary(methods: Sequence[Method]) -> Table:
         "macro-F1, %",
         "test loss",
         "labels",
-        "seconds",
+        time.name,
         "inferred a client",
         "inferences",
     )
-    return Table(columns, [_summary_row(method) for method in methods])
+    return Table(columns, [_summary_row(method, time) for method in methods])
 
 
 BRIEF = ("method", "runs", "rounds", "accuracy, %", "labels", "seconds", "inferred a client")
@@ -77,7 +77,7 @@ def brief(table: Table, columns: Sequence[str] = BRIEF) -> Table:
     return Table(columns, [[row[place] for place in places] for row in table.rows], table.title, table.text_columns)
 
 
-def _summary_row(method: Method) -> list[str]:
+def _summary_row(method: Method, time: Clock) -> list[str]:
     rounds = sorted({len(run.metrics) for run in method.runs})
 
     def a_round(key: str) -> Numbers:
@@ -91,7 +91,7 @@ def _summary_row(method: Method) -> list[str]:
         mean_and_range(method.last("macro_f1"), 1, 100),
         mean_and_range(method.last("test_loss"), 3),
         mean_and_range(method.last("labels"), 0),
-        mean_and_range(a_round("seconds"), 2),
+        mean_and_range(a_round(time.key), 2),
         mean_and_range(a_round("inferred_samples"), 0),
         mean_and_range(a_round("inferences"), 0),
     ]
