@@ -189,6 +189,7 @@ def test_a_site_that_is_let_out_is_gone_and_comes_back_with_a_new_key_alone(tmp_
             )
         metrics = real.finish()
         assert metrics[0]["took_part"] == 3
+        assert real.told("let out") == [(1, "site-c")]
         assert [line["took_part"] for line in metrics[2:]] == [2, 2]
         keys.site_key(tmp_path / "new.key", "site-c")
         setup.admit(charter, "site-c", tmp_path / "new.key.pub")

@@ -15,6 +15,7 @@ from chase.data.resident import Kind
 from chase.data.texts import LETTERS
 from chase.division import load_data, split_among_clients
 from chase.federation import keys, launch
+from chase.federation.diary import Diary
 from chase.federation.processes import Job, Supervisor
 from chase.federation.rules import Charter, Rules
 from chase.federation.view import page_log
@@ -100,6 +101,7 @@ def dismiss(charter: Charter, name: str) -> None:
         launch.wait_for_port(*charter.address, PATIENCE)
         launch.unregister(charter, member.node)
     charter.keep(without)
+    Diary(charter.run).note(len(Record.open(charter.run).metrics), "let out", name)
 
 
 @dataclass
