@@ -98,11 +98,11 @@ class Clock:
         return float(np.nanmean(run.series(self.key)))
 
 
-WALL = Clock("seconds", "seconds", "Wall-clock time of the whole simulation on this machine.")
+WALL = Clock("seconds", "seconds", "Wall-clock time of the whole run.")
 PROCESSOR = Clock(
     "seconds_processor",
     "processor seconds",
-    "Processor time of the whole simulation on this machine, whatever else it did.",
+    "Processor time of the whole run, whatever else its machine did.",
 )
 
 
