@@ -11,7 +11,8 @@ from chase.data.resident import Samples
 from chase.learning import training
 from chase.learning.fused import FusedNet, fused_for
 from chase.learning.fused.conv import FACTORS
-from chase.learning.inference import logits, run_chunks
+from chase.learning.inference import features, logits, run_chunks
+from chase.learning.loss_prediction import WithLossPrediction, new_predictor, predict, tapped, with_taps
 from chase.learning.losses import Alignment
 from chase.models.catalog import NetSpec, build
 from chase.models.layers import Dropout, MaskSource
@@ -61,6 +62,34 @@ class Replay:
         return mask
 
 
+def replay(net: nn.Module, name: str, batch: int) -> None:
+    """All dropout of the plain network takes the masks of the fused one."""
+    shared = Replay(name, batch)
+    for module in net.modules():
+        if isinstance(module, Dropout):
+            module.source = shared  # type: ignore[assignment]
+
+
+def first_step(stepper: training.Stepper, size: int, epoch: int, epochs: int) -> float:
+    """The step that the first epoch of ``train`` takes, as if it were another epoch's."""
+    draw = training.rng(0, "batches", 1, 2)
+    take = torch.from_numpy(draw.permutation(size))
+    return stepper.step(take, training.Step(epoch, epochs, draw))
+
+
+def assert_same_changes(fast: nn.Module, slow: nn.Module, start: nn.Module) -> None:
+    before = dict(start.named_parameters())
+    for (key, ours), theirs in zip(fast.named_parameters(), slow.parameters(), strict=True):
+        wanted = theirs.detach() - before[key].detach()
+        error = float((ours.detach() - theirs.detach()).norm() / wanted.norm())
+        assert error < 1e-5, f"{key}: relative error {error}"
+
+
+def an_alignment() -> Alignment:
+    directions = torch.randn(20, CLASSES, generator=torch.Generator().manual_seed(1))
+    return Alignment(directions, (torch.arange(20) % 3 > 0).float())
+
+
 @pytest.mark.parametrize("name", SHAPES)
 @pytest.mark.parametrize("dropout", [0.0, 0.5])
 @pytest.mark.parametrize("aligned", [False, True])
@@ -68,10 +97,7 @@ class Replay:
 def test_a_step_equals_autograd(name: str, dropout: float, aligned: bool, decay: float) -> None:
     samples, net, plain = make_samples(name), make(name, dropout), make(name, dropout)
     labels = torch.arange(7) % CLASSES
-    alignment = None
-    if aligned:
-        directions = torch.randn(20, CLASSES, generator=torch.Generator().manual_seed(1))
-        alignment = Alignment(directions, (torch.arange(20) % 3 > 0).float())
+    alignment = an_alignment() if aligned else None
     # lr 1 and no momentum: the change of a weight is its gradient
     plan = training.Plan(1, 7, 1.0, 0.0, decay, 0.7)
     job = training.Job(samples, torch.arange(7), labels, torch.arange(20, 40), alignment, False, 0, (1, 2))
@@ -81,23 +107,71 @@ def test_a_step_equals_autograd(name: str, dropout: float, aligned: bool, decay:
 
     plain.plain_kernels = True
     stepper = training.PlainStepper(plain, job, plan, None)
-    for module in plain.modules():
-        if isinstance(module, Dropout):
-            module.source = Replay(name, 14 if aligned else 7)  # type: ignore[assignment]
-    shared = next(m.source for m in plain.modules() if isinstance(m, Dropout))
-    for module in plain.modules():
-        if isinstance(module, Dropout):
-            module.source = shared
-    draw = training.rng(0, "batches", 1, 2)
-    take = torch.from_numpy(draw.permutation(7))
-    plain_loss = stepper.step(take, training.Step(0, 1, draw))
+    replay(plain, name, 14 if aligned else 7)
+    plain_loss = first_step(stepper, 7, 0, 1)
 
-    start = dict(make(name, dropout).named_parameters())
-    for (key, fast), slow in zip(net.named_parameters(), plain.parameters(), strict=True):
-        wanted = slow.detach() - start[key].detach()
-        error = float((fast.detach() - slow.detach()).norm() / wanted.norm())
-        assert error < 1e-5, f"{key}: relative error {error}"
+    assert_same_changes(net, plain, make(name, dropout))
     assert fused_outcome.loss == pytest.approx(plain_loss, rel=1e-5)
+
+
+@pytest.mark.parametrize("name", SHAPES)
+@pytest.mark.parametrize("dropout", [0.0, 0.5])
+@pytest.mark.parametrize("aligned", [False, True])
+@pytest.mark.parametrize("size", [1, 7, 10])
+@pytest.mark.parametrize("attached", [False, True])
+def test_a_step_with_loss_prediction_equals_autograd(
+    name: str, dropout: float, aligned: bool, size: int, attached: bool
+) -> None:
+    """Gradients of the network and of the module; ``attached`` is the second of five epochs, else the last."""
+    samples, nets = make_samples(name), [with_taps(make(name, dropout)) for _ in range(2)]
+    predictors = [new_predictor(net, SHAPES[name], 5) for net in nets]
+    alignment = an_alignment() if aligned else None
+    plan = training.Plan(5, size, 1.0, 0.0, 0.1, 0.7)
+    labels = torch.arange(size) % CLASSES
+    job = training.Job(samples, torch.arange(size), labels, torch.arange(20, 40), alignment, False, 0, (1, 2))
+    losses = []
+    for net, predictor, plain in zip(nets, predictors, (False, True), strict=True):
+        net.plain_kernels = plain
+        with tapped(net) as seen:
+            stepper = training.make_stepper(net, job, plan, WithLossPrediction(predictor, net.taps, seen))
+            assert isinstance(stepper, training.PlainStepper if plain else training.FusedStepper)
+            if plain:
+                replay(net, name, 2 * size if aligned else size)
+            losses.append(first_step(stepper, size, 1 if attached else 4, 5))
+            stepper.finish()
+
+    start = with_taps(make(name, dropout))
+    assert_same_changes(nets[0], nets[1], start)
+    assert_same_changes(predictors[0], predictors[1], new_predictor(start, SHAPES[name], 5))
+    assert losses[0] == pytest.approx(losses[1], rel=1e-5)
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_features_and_predicted_losses_equal_the_plain_network(name: str) -> None:
+    samples, net, plain = make_samples(name, 47), with_taps(make(name, 0.5)), with_taps(make(name, 0.5))
+    plain.plain_kernels = True
+    predictor, rows = new_predictor(net, SHAPES[name], 5), torch.arange(47)
+    assert torch.allclose(features(net, samples, rows), features(plain, samples, rows), atol=1e-5)
+    assert torch.allclose(predict(net, predictor, samples, rows), predict(plain, predictor, samples, rows), atol=1e-5)
+    assert features(net, samples, rows[:0]).numel() == 0
+
+
+def test_several_steps_of_a_turn_with_loss_prediction_equal_autograd() -> None:
+    """Momentum, batches of ten and an odd rest, both parts of a turn: the same weights as by autograd."""
+    samples, labels = make_samples("mnist-cnn"), torch.arange(25) % CLASSES
+    job = training.Job(samples, torch.arange(25), labels, torch.arange(0), None, False, 0, (1, 2))
+    ends = []
+    for plain in (False, True):
+        net = with_taps(make("mnist-cnn", 0.0))
+        net.plain_kernels = plain
+        predictor = new_predictor(net, SHAPES["mnist-cnn"], 5)
+        with tapped(net) as seen:
+            loss = WithLossPrediction(predictor, net.taps, seen)
+            outcome = training.train(net, job, training.Plan(5, 10, 0.02, 0.5, 0.001, 0.0), loss)
+        ends.append(([*net.parameters(), *predictor.parameters()], outcome.loss))
+    for fast, slow in zip(ends[0][0], ends[1][0], strict=True):
+        assert torch.allclose(fast, slow, atol=1e-5)
+    assert ends[0][1] == pytest.approx(ends[1][1], rel=1e-4)
 
 
 @pytest.mark.parametrize("name", SHAPES)

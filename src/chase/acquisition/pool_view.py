@@ -19,7 +19,7 @@ from chase.core.errors import SettingsError
 from chase.core.pools import SampleIds
 from chase.core.weights import Arrays, Weights
 from chase.data.resident import Samples
-from chase.learning.inference import logits, run_chunks
+from chase.learning.inference import features, logits, run_chunks
 from chase.learning.loss_prediction import from_extras, predict, with_taps
 from chase.models.layers import Dropout, MaskSource, seed_dropout
 from chase.models.net import Net, set_weights
@@ -157,7 +157,7 @@ class PoolView:
         if what == "logits":
             return logits(self._net, self._samples, rows)
         if what == "features":
-            return run_chunks(self._split_net().embed, self._net, self._samples, rows)
+            return features(self._split_net(), self._samples, rows)
         if what == "losses":
             return self._predict_losses(which, rows)
         return run_chunks(self._net, self._net, self._samples, rows)

@@ -8,7 +8,8 @@ import torch
 from torch import Tensor, nn
 
 from chase.data.resident import Samples
-from chase.learning.fused import FusedNet, fused_for
+from chase.learning.fused import FusedNet, Prepared, fused_for
+from chase.models.net import Net
 
 CHUNK = 200
 """Samples a forward pass; measured best between 100 and 250 for the small networks on a CPU."""
@@ -29,14 +30,33 @@ def run_chunks(
 
 def logits(net: nn.Module, samples: Samples, rows: Tensor) -> Tensor:
     """Outputs before the softmax -> (rows, classes)."""
-    fused = fused_for(net) if next(net.parameters()).device.type == "cpu" else None
+    fused = fused_on_cpu(net)
     if fused is None:
         return run_chunks(net, net, samples, rows)
     fused.load()
     return fused_logits(fused, samples, rows)
 
 
+def features(net: Net, samples: Samples, rows: Tensor) -> Tensor:
+    """What the network's last layer sees -> (rows, width)."""
+    fused = fused_on_cpu(net)
+    if fused is None:
+        return run_chunks(net.embed, net, samples, rows)
+    fused.load()
+    return fused_chunks(fused.features, fused, samples, rows)
+
+
+def fused_on_cpu(net: nn.Module) -> FusedNet | None:
+    """The fused form of a network, if it has one and is not on another device."""
+    return fused_for(net) if next(net.parameters()).device.type == "cpu" else None
+
+
 def fused_logits(fused: FusedNet, samples: Samples, rows: Tensor) -> Tensor:
     """The same by a fused network, from its parameters as they stand."""
-    parts = [fused.outputs(fused.prepare(samples.ready(part))) for part in torch.split(rows, CHUNK)]
+    return fused_chunks(fused.outputs, fused, samples, rows)
+
+
+def fused_chunks(forward: Callable[[Prepared], Tensor], fused: FusedNet, samples: Samples, rows: Tensor) -> Tensor:
+    """``forward``, one of the network's fused passes, on every row -> (rows, ...)."""
+    parts = [forward(fused.prepare(samples.ready(part))) for part in torch.split(rows, CHUNK)]
     return torch.cat(parts).clone() if parts else torch.empty(0)

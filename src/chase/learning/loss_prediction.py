@@ -22,7 +22,8 @@ from chase.core.errors import SettingsError
 from chase.core.randomness import torch_rng
 from chase.core.weights import Array, Arrays
 from chase.data.resident import Samples
-from chase.learning.inference import run_chunks
+from chase.learning.fused import FusedRanking
+from chase.learning.inference import fused_chunks, fused_on_cpu, run_chunks
 from chase.learning.training import Step
 from chase.models.layers import xavier_
 from chase.models.net import Net, get_weights, set_weights
@@ -114,6 +115,12 @@ def from_extras(extras: Arrays) -> LossPredictor:
 
 def predict(net: Net, predictor: LossPredictor, samples: Samples, rows: Tensor) -> Tensor:
     """Predicted loss of every row -> (rows,)."""
+    fused = fused_on_cpu(net)
+    if fused is not None:
+        ranking = fused_ranking(predictor)
+        fused.load()
+        ranking.load()
+        return fused_chunks(lambda part: fused.predicted_losses(part, ranking), fused, samples, rows)
     with tapped(net) as seen:
 
         def forward(x: Tensor) -> Tensor:
@@ -151,6 +158,20 @@ class WithLossPrediction:
         """Cross-entropy + ranking loss; the labelled samples stand first in the last forward pass."""
         real = F.cross_entropy(outputs, y, reduction="none")
         blocks = [pool(self._seen[name][: y.shape[0]]) for name in self._taps]
-        if step.epoch >= round(ATTACHED * step.epochs):
+        if not self.reaches_network(step):
             blocks = [block.detach() for block in blocks]
         return real.mean() + ranking_loss(self._predictor(blocks), real)
+
+    def reaches_network(self, step: Step) -> bool:
+        """In the first epochs of a turn."""
+        return step.epoch < round(ATTACHED * step.epochs)
+
+    def fused(self) -> FusedRanking:
+        """The predictor by hand."""
+        return fused_ranking(self._predictor)
+
+
+def fused_ranking(predictor: LossPredictor) -> FusedRanking:
+    """A predictor in hand-written form."""
+    branches = [layer for layer in predictor.branches if isinstance(layer, nn.Linear)]
+    return FusedRanking(branches, predictor.score, MARGIN)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 import torch
@@ -21,8 +21,7 @@ from chase.core.randomness import fold, rng
 from chase.core.timing import Stopwatch
 from chase.data.resident import Samples
 from chase.learning.augment import crop_and_flip
-from chase.learning.fused import FusedNet, fused_for
-from chase.learning.fused.network import Prepared
+from chase.learning.fused import FusedNet, FusedRanking, Prepared, fused_for
 from chase.learning.inference import fused_logits, logits
 from chase.learning.losses import Alignment, alignment_loss
 from chase.learning.tracking import History
@@ -89,6 +88,19 @@ class LabeledLoss(Protocol):
 
     def loss(self, net: nn.Module, outputs: Tensor, y: Tensor, step: Step) -> Tensor:
         """outputs (batch, classes) that ``net`` just gave for the labelled samples, y (batch,) -> scalar."""
+        ...
+
+
+@runtime_checkable
+class RankingLoss(LabeledLoss, Protocol):
+    """Cross-entropy plus a loss that a module beside the network learns: fused steps can take it too."""
+
+    def fused(self) -> FusedRanking:
+        """The module in hand-written form."""
+        ...
+
+    def reaches_network(self, step: Step) -> bool:
+        """Whether the gradient of what is added to cross-entropy goes into the network in this step."""
         ...
 
 
@@ -248,11 +260,14 @@ class PlainStepper:
 
 
 class FusedStepper:
-    """The same steps by ``chase.learning.fused``: cross-entropy and alignment on the small networks."""
+    """The same steps by ``chase.learning.fused``: cross-entropy, ranked losses and alignment on small networks."""
 
-    def __init__(self, fused: FusedNet, job: Job, plan: Plan) -> None:
-        self._fused, self._job, self._plan = fused, job, plan
+    def __init__(self, fused: FusedNet, job: Job, plan: Plan, labeled: RankingLoss | None) -> None:
+        self._fused, self._job, self._plan, self._labeled = fused, job, plan, labeled
+        self._ranking = None if labeled is None else labeled.fused()
         fused.load()
+        if self._ranking is not None:
+            self._ranking.load()
         self._x, self._y = fused.prepare(job.samples.ready(job.labeled_rows)), job.labels
         self._alignment = alignment_in_use(job, plan)
         self._bits = MaskSource(job.seed, *job.coordinates)
@@ -273,7 +288,17 @@ class FusedStepper:
             )
         sgd = (plan.lr, plan.momentum, plan.weight_decay)
         labels = self._y.index_select(0, take)
-        return self._fused.step(batches, labels, self._bits, alignment, plan.mu, sgd, step.last_epoch)
+        return self._fused.step(
+            batches,
+            labels,
+            self._bits,
+            alignment,
+            plan.mu,
+            sgd,
+            step.last_epoch,
+            self._ranking,
+            attached=self._labeled is not None and self._labeled.reaches_network(step),
+        )
 
     def _watched_at(self, pick: Tensor) -> tuple[Prepared, NDArray[np.int64]]:
         if self._watched is not None:
@@ -290,6 +315,8 @@ class FusedStepper:
     def finish(self) -> None:
         """Write the parameters back."""
         self._fused.store()
+        if self._ranking is not None:
+            self._ranking.store()
 
 
 @dataclass(frozen=True)
@@ -319,9 +346,11 @@ def ready_rows(samples: Samples, rows: Tensor) -> ReadyRows:
 
 def make_stepper(net: nn.Module, job: Job, plan: Plan, labeled: LabeledLoss | None) -> Stepper:
     """The fused steps where network, loss and device allow them."""
-    plain = labeled is not None or plan.prox != 0.0 or plan.device != "cpu" or plan.augment
+    plain = plan.prox != 0.0 or plan.device != "cpu" or plan.augment
     fused = None if plain else fused_for(net)
-    return PlainStepper(net, job, plan, labeled) if fused is None else FusedStepper(fused, job, plan)
+    if fused is not None and (labeled is None or isinstance(labeled, RankingLoss)):
+        return FusedStepper(fused, job, plan, labeled)
+    return PlainStepper(net, job, plan, labeled)
 
 
 def train(net: nn.Module, job: Job, plan: Plan, labeled: LabeledLoss | None = None) -> Outcome:

@@ -4,10 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from chase.learning.fused.conv import ConvBuffers, PooledConv
+
+
+def cut(flat: Tensor, shapes: Sequence[tuple[int, ...]]) -> list[Tensor]:
+    """The start of a flat vector as views of these shapes, one after another."""
+    sizes = [int(np.prod(shape)) for shape in shapes]
+    parts = torch.split(flat[: sum(sizes)], sizes)
+    return [part.view(shape) for part, shape in zip(parts, shapes, strict=True)]
 
 
 class Buffers:
@@ -24,9 +32,11 @@ class Buffers:
         flat = second.out * second.rows * second.columns
         self.second_t = self.second.pooled.view(flat, batch).t()
         self.flat = torch.zeros(batch, flat)
+        self.flat_by_channel = self.flat.view(batch, second.out, second.rows * second.columns)
         self.hidden = [torch.zeros(batch, size) for size in hidden]
         if train:
             self.flat_gradient = torch.zeros(batch, flat)
+            self.flat_gradient_by_channel = self.flat_gradient.view_as(self.flat_by_channel)
             self.flat_gradient_t = self.flat_gradient.numpy().T
             self.second_gradient_np = self.second.pooled_gradient.view(flat, batch).numpy()
             self.gradients = [torch.zeros(batch, size) for size in hidden]
@@ -74,6 +84,8 @@ class Buffers:
         units = torch.zeros(-(-hidden[0] * batch // 8) * 8)
         self.unit_mask_np = units.numpy().reshape(-1, 8)
         self.unit_mask = units[: hidden[0] * batch].view(batch, hidden[0])
+        self.dropped = torch.zeros(batch, hidden[0])
+        """The first hidden layer after its dropout."""
 
 
 def _by_parity(pooled: Tensor, middle: Tensor, first: PooledConv, batch: int) -> list[tuple[Tensor, Tensor]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 from weakref import WeakKeyDictionary
@@ -12,8 +12,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from chase.learning.fused.buffers import Buffers
+from chase.learning.fused.buffers import Buffers, cut
 from chase.learning.fused.conv import FACTORS, PooledConv
+from chase.learning.fused.ranking import FusedRanking
 from chase.models.convnets import CifarCNN, MnistCNN, TinyCNN
 from chase.models.layers import MaskSource
 
@@ -33,12 +34,6 @@ class Form:
     first: bool
     second: Literal["none", "element", "channel"]
     hidden: bool
-
-
-def _cut(flat: Tensor, shapes: Sequence[tuple[int, ...]]) -> list[Tensor]:
-    sizes = [int(np.prod(shape)) for shape in shapes]
-    parts = torch.split(flat[: sum(sizes)], sizes)
-    return [part.view(shape) for part, shape in zip(parts, shapes, strict=True)]
 
 
 class FusedNet:
@@ -61,13 +56,13 @@ class FusedNet:
         self.theta, self.velocity = torch.zeros(total), torch.zeros(total)
         self._small_gradient = torch.zeros(small)
         self._small_velocity = self.velocity[:small]
-        places, speeds = _cut(self.theta, shapes), _cut(self.velocity, shapes)
+        places, speeds = cut(self.theta, shapes), cut(self.velocity, shapes)
         n = len(linears)
         self._conv_weights, conv_biases = places[:2], places[2:4]
         self._biases, self._weights = places[4 : 4 + n], places[4 + n :]
         self._weights_t = [w.t() for w in self._weights]
         self._weight_velocity = speeds[4 + n :]
-        gradients = _cut(self._small_gradient, shapes[: 4 + n])
+        gradients = cut(self._small_gradient, shapes[: 4 + n])
         self._conv_gradients, self._bias_gradients = (
             list(zip(gradients[:2], gradients[2:4], strict=True)),
             gradients[4:],
@@ -146,27 +141,49 @@ class FusedNet:
                 z.relu_()
                 if i == 0 and self._form.hidden:
                     np.take(FACTORS, bits.octets(len(b.unit_mask_np)), axis=0, out=b.unit_mask_np, mode="clip")
-                    z.mul_(b.unit_mask)
+                    z = torch.mul(z, b.unit_mask, out=b.dropped)
             h, alpha = z, 1.0
         return h
 
-    def _backward(self, b: Buffers, momentum: float) -> None:
-        """b.gradients[-1], the gradient of the logits -> velocity."""
+    def _blocks(self, b: Buffers, count: int, dropping: bool) -> list[Tensor]:
+        """The first ``count`` samples' blocks averaged over space, as the network's taps give them: (count, width).
+
+        With dropout the maps lack its factor 2; the fully connected layers are read before theirs.
+        """
+        first, second = (self._first_scale, self._second_scale) if dropping else (1.0, 1.0)
+        places = self._first.rows * self._first.columns  # the zero border, where there is one, is not counted
+        pooled = b.middle.sum((1, 2, 3, 4)).mul_(first / places).t()
+        blocks = [pooled, b.flat_by_channel.mean(2).mul_(second), *b.hidden[:-1]]
+        return [block[:count] for block in blocks]
+
+    def _backward(self, b: Buffers, momentum: float, blocks: Sequence[Tensor] = ()) -> None:
+        """b.gradients[-1], the gradient of the logits -> velocity.
+
+        ``blocks``: gradients of the pooled blocks of the first samples (see ``_blocks``), which are added where the
+        backward pass comes by them.
+        """
         for i in range(len(b.hidden) - 1, 0, -1):
             gradient, before = b.gradients[i], b.gradients[i - 1]
             torch.sum(gradient, 0, out=self._bias_gradients[i])
-            self._weight_velocity[i].addmm_(b.gradients_t[i], b.hidden[i - 1], beta=momentum)
+            dropped = i == 1 and self._form.hidden
+            inputs = b.dropped if dropped else b.hidden[i - 1]
+            self._weight_velocity[i].addmm_(b.gradients_t[i], inputs, beta=momentum)
             torch.mm(gradient, self._weights[i], out=before)
-            if i == 1 and self._form.hidden:
+            if dropped:
                 before.mul_(b.unit_mask)
+            if blocks:
+                before[: len(blocks[0])].add_(blocks[1 + i])
             _relu_backward(before, b.hidden[i - 1], 0.0, grad_input=before)
         torch.sum(b.gradients[0], 0, out=self._bias_gradients[0])
         self._weight_velocity[0].addmm_(b.gradients_t[0], b.flat, beta=momentum, alpha=self._second_scale)
         torch.mm(b.gradients[0], self._weights[0], out=b.flat_gradient)
-        self._backward_convs(b)
+        self._backward_convs(b, blocks)
         self._small_velocity.mul_(momentum).add_(self._small_gradient)
 
-    def _backward_convs(self, b: Buffers) -> None:
+    def _backward_convs(self, b: Buffers, blocks: Sequence[Tensor]) -> None:
+        if blocks:
+            places = self._second.rows * self._second.columns
+            b.flat_gradient_by_channel[: len(blocks[1])].add_(blocks[1][:, :, None], alpha=1.0 / places)
         # masked while contiguous, then transposed: relu's backward is slow on strided tensors
         _relu_backward(b.flat_gradient, b.flat, 0.0, grad_input=b.flat_gradient)
         np.multiply(b.flat_gradient_t, np.float32(self._second_scale), out=b.second_gradient_np)
@@ -179,6 +196,10 @@ class FusedNet:
         b.middle_gradient.zero_()
         for target, source in zip(b.middle_gradient_windows, b.patch_gradient_windows, strict=True):
             target.add_(source, alpha=self._first_scale)
+        if blocks:
+            share = self._first_scale / (self._first.rows * self._first.columns)
+            spread = blocks[0].t()[:, None, None, None, None, :]
+            b.middle_gradient[..., : len(blocks[0])].add_(spread, alpha=share)
         b.middle_gradient.mul_(b.middle.sign_())  # the map is not negative: its sign is the relu's mask
         for target, inner in b.first_gradient_split:
             target.copy_(inner)
@@ -194,11 +215,14 @@ class FusedNet:
         mu: float,
         sgd: tuple[float, float, float],
         want_loss: bool,
+        ranking: FusedRanking | None = None,
+        attached: bool = True,
     ) -> float:
         """One step; ``batches`` are (samples, positions): the labelled, then, with alignment, the watched.
 
         ``alignment``: directions (watched, outputs) and aligned (watched,). ``sgd``: learning rate, momentum, weight
-        decay. Returns the loss where it is wanted, else 0.
+        decay. ``ranking``: a loss-prediction module that is trained beside the network on the labelled samples;
+        ``attached``: its gradient goes on into the network. Returns the loss where it is wanted, else 0.
         """
         total = sum(len(positions) for _, positions in batches)
         b = self._buffer(total, True)
@@ -217,7 +241,12 @@ class FusedNet:
         if alignment is not None:
             loss += mu * _align(z[n:], gradient[n:], *alignment, mu, want_loss)
         lr, momentum, weight_decay = sgd
-        self._backward(b, momentum)
+        blocks: list[Tensor] = []
+        if ranking is not None:
+            real = nn.functional.cross_entropy(z[:n], labels, reduction="none")
+            blocks, ranked = ranking.step(self._blocks(b, n, True), real, sgd, want_loss)
+            loss += ranked
+        self._backward(b, momentum, blocks if attached else ())
         if weight_decay:
             self.velocity.add_(self.theta, alpha=weight_decay)
         self.theta.add_(self.velocity, alpha=-lr)
@@ -226,7 +255,21 @@ class FusedNet:
     @torch.inference_mode()
     def outputs(self, samples: Prepared) -> Tensor:
         """Logits (samples, classes) without dropout."""
-        logits = torch.empty(len(samples), self._hidden[-1])
+        return self._gather(samples, (self._hidden[-1],), lambda b: b.hidden[-1])
+
+    @torch.inference_mode()
+    def features(self, samples: Prepared) -> Tensor:
+        """What the last layer sees (samples, width), without dropout."""
+        return self._gather(samples, (self._hidden[-2],), lambda b: b.hidden[-2])
+
+    @torch.inference_mode()
+    def predicted_losses(self, samples: Prepared, ranking: FusedRanking) -> Tensor:
+        """Predicted losses (samples,), without dropout."""
+        return self._gather(samples, (), lambda b: ranking.predict(self._blocks(b, b.batch, False)))
+
+    def _gather(self, samples: Prepared, shape: tuple[int, ...], read: Callable[[Buffers], Tensor]) -> Tensor:
+        """Forward passes without dropout; what ``read`` finds in the buffers of each, joined -> (samples, *shape)."""
+        found = torch.empty(len(samples), *shape)
         self._first.expand()
         self._second.expand()
         for at in range(0, len(samples), CHUNK):
@@ -235,12 +278,11 @@ class FusedNet:
             np.copyto(b.inputs_np, part.T)
             self._convolve(b, None)
             h = b.flat
-            for i, hidden in enumerate(b.hidden):
-                last = i == len(b.hidden) - 1
-                z = logits[at : at + len(part)] if last else hidden
+            for i, z in enumerate(b.hidden):
                 torch.addmm(self._biases[i], h, self._weights_t[i], out=z)
-                h = z if last else z.relu_()
-        return logits
+                h = z if i == len(b.hidden) - 1 else z.relu_()
+            found[at : at + len(part)] = read(b)
+        return found
 
 
 def _align(f: Tensor, gradient: Tensor, directions: Tensor, aligned: Tensor, mu: float, want_loss: bool) -> float:
