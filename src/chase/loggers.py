@@ -1,23 +1,29 @@
 """TensorBoard and MLflow beside the run directory, by the setting ``log_to``; neither is needed otherwise.
 
 A resumed run goes on in the same place: TensorBoard's files are in ``RUN/tensorboard``, and MLflow's run id is kept
-in ``RUN/mlflow.json``. MLflow's server is that of ``MLFLOW_TRACKING_URI``, else files in ``RUN/mlflow``.
+in ``RUN/mlflow.json``. MLflow's server is that of ``MLFLOW_TRACKING_URI``, else the file ``RUN/mlflow.db``
+(MLflow no longer writes directories of files). A logger that fails ends the run after the round it was told of,
+which is saved, with a sentence that says how to go on without it.
 """
 
 from __future__ import annotations
 
 import importlib
 import json
+import logging
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
+from textwrap import shorten
 from typing import Any, Protocol
 
-from chase.core.errors import SettingsError
+from chase.core.errors import LoggerError, SettingsError
 from chase.record import write_atomically
 from chase.settings import LOGGERS, Settings
 
 PLAIN = ("test_accuracy", "test_loss", "macro_f1", "labels", "inferences", "inferred_samples", "mean_ev", "seconds")
+EXPERIMENT = "chase"
 
 
 class Logger(Protocol):
@@ -72,9 +78,14 @@ class MLflow:
 
     def __init__(self, path: Path, settings: Settings) -> None:
         self._client = need("mlflow")
-        if not os.environ.get("MLFLOW_TRACKING_URI"):
-            self._client.set_tracking_uri((path / "mlflow").resolve().as_uri())
-        self._client.set_experiment("chase")
+        for noisy in ("mlflow", "alembic"):
+            logging.getLogger(noisy).setLevel(logging.WARNING)  # they tell of every table that they make
+        server = os.environ.get("MLFLOW_TRACKING_URI", "")
+        self._client.set_tracking_uri(server or f"sqlite:///{(path / 'mlflow.db').resolve()}")
+        if not server and self._client.get_experiment_by_name(EXPERIMENT) is None:
+            # else its artifacts would go to ./mlruns, wherever the command was typed
+            self._client.create_experiment(EXPERIMENT, artifact_location=(path / "mlflow").resolve().as_uri())
+        self._client.set_experiment(EXPERIMENT)
         kept = path / "mlflow.json"
         if kept.is_file():
             self._client.start_run(run_id=json.loads(kept.read_text(encoding="utf-8"))["run"])
@@ -95,9 +106,43 @@ class MLflow:
 _MAKERS: dict[str, Callable[[Path, Settings], Logger]] = {"tensorboard": TensorBoard, "mlflow": MLflow}
 
 
+@contextmanager
+def named(name: str, path: Path) -> Iterator[None]:
+    """What a logger raises becomes one sentence: what failed, and how to go on without it."""
+    try:
+        yield
+    except SettingsError:
+        raise
+    except Exception as problem:  # a server that is away, a library that is half installed: anything may come
+        why = shorten((str(problem).strip() or type(problem).__name__).splitlines()[0], 200, placeholder=" ...")
+        raise LoggerError(
+            f"{name} could not log the run: {why.rstrip('.')}; mend that and type chase resume {path}, "
+            f"or go on without it: chase resume {path} --set 'log_to=[]'"
+        ) from problem
+
+
+class Named:
+    """A logger whose errors carry its name."""
+
+    def __init__(self, name: str, path: Path, settings: Settings) -> None:
+        self._name, self._path = name, path
+        with named(name, path):
+            self._logger = _MAKERS[name](path, settings)
+
+    def __call__(self, metrics: dict[str, Any]) -> None:
+        """Log one line of metrics."""
+        with named(self._name, self._path):
+            self._logger(metrics)
+
+    def close(self) -> None:
+        """No more will come."""
+        with named(self._name, self._path):
+            self._logger.close()
+
+
 def open_loggers(path: Path, settings: Settings) -> list[Logger]:
     """The loggers that the settings name."""
-    return [_MAKERS[name](path, settings) for name in settings.log_to]
+    return [Named(name, path, settings) for name in settings.log_to]
 
 
 def need_loggers(settings: Settings) -> None:

@@ -30,6 +30,10 @@ class RunDirectoryError(ChaseError):
     """A directory is not a run, or a run that cannot go on as asked."""
 
 
+class LoggerError(ChaseError):
+    """TensorBoard or MLflow cannot be written to."""
+
+
 class CheckpointError(ChaseError):
     """A saved state is damaged or of a format that this version does not read."""
 
