@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from chase.cli.watching import spark, view
+from chase.core.errors import RunDirectoryError
 from chase.record import read_jsonl
 from chase.studies.catalog import find_study
+from chase.studies.job import locked
 from chase.studies.plan import Options, plan, write_plan
 
 
@@ -41,6 +45,25 @@ def test_a_study_shows_its_jobs_under_way(run_dir: Path, tmp_path: Path) -> None
     assert "ablation: 0/2 jobs, 3/12 rounds" in text
     assert "FedRandom · seed 0  round 3/6" in text
     assert len(read_jsonl(tmp_path / jobs[0].name / "metrics.jsonl")) == 3
+
+
+def test_a_study_names_the_jobs_that_failed_and_says_whether_it_is_run(tmp_path: Path) -> None:
+    jobs = plan(find_study("ablation"), Options(("digits",), ("EV", "FedRandom", "CHASe"), 6, 1))
+    write_plan(tmp_path, "ablation", jobs)
+    (tmp_path / "logs").mkdir()
+    failed, noted, running = (job.name for job in jobs)
+    (tmp_path / "logs" / f"{failed}.txt").write_text("Traceback\nthe data is gone\n")
+    (tmp_path / "logs" / f"{noted}.txt").write_text("note: one class is missing\n")
+    (tmp_path / "logs" / f"{running}.txt").write_text("a warning\n")
+    with locked(tmp_path / "locks" / running), locked(tmp_path / ".lock", wait=False):
+        lines, over = view(tmp_path)
+        with pytest.raises(RunDirectoryError, match="being run"), locked(tmp_path / ".lock", wait=False):
+            pass
+    assert not over
+    assert str(lines[0]).endswith("0/3 jobs, 0/18 rounds, 1 failed")
+    assert [str(line) for line in lines[1:]] == ["  digits, ReCo · FedRandom · seed 0  failed: the data is gone"]
+    head = str(view(tmp_path)[0][0])
+    assert head.endswith("2 failed, nobody is running it")
 
 
 def test_a_place_without_a_run_is_one_sentence(chase, tmp_path: Path) -> None:

@@ -23,7 +23,8 @@ def test_an_axis_of_percentages_ends_at_0_and_100() -> None:
     assert max(numbers(drawn)) <= 100
     wide = interval(np.array([20.0, 60.0]))
     assert wide.low < 0
-    found = charts.values("t", "accuracy (%)", "mu", ["0", "1"], [0.0, 1.0], [wide, wide])
+    lines = [charts.Series("accuracy", [0.0, 1.0], [wide, wide])]
+    found = charts.values("t", "accuracy (%)", "mu", ["0", "1"], [0.0, 1.0], lines)
     assert min(numbers(found)) >= 0
 
 

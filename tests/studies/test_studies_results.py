@@ -11,13 +11,14 @@ import pytest
 
 from chase.core.errors import ChaseError
 from chase.experiment import Experiment
+from chase.report import charts
 from chase.report.runs import Method
 from chase.report.tables import NONE
 from chase.studies import paper
 from chase.studies.catalog import STUDIES, find_study
 from chase.studies.figures import FIGURES, places, smooth
 from chase.studies.job import is_done
-from chase.studies.page import write_study
+from chase.studies.page import across, write_study
 from chase.studies.plan import Options, plan, plans_in, write_plan
 from chase.studies.publish import pack, publish
 from chase.studies.results import findings, paper_table, read_studies, variant_table
@@ -167,6 +168,25 @@ def test_costs_are_said_beside_the_base(finished: Path) -> None:
 def test_arms_that_are_numbers_stand_at_their_place() -> None:
     assert places(["mu = 0", "mu = 0.4"]) == ("mu", ["0", "0.4"], [0.0, 0.4])
     assert places(["FAmS", "mu = 0.4"]) == ("", ["FAmS", "mu = 0.4"], [0.0, 1.0])
+
+
+def test_parts_that_are_steps_of_one_quantity_share_a_figure(finished: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (result,) = read_studies(finished)
+    scene, taken = result.scenes[0], []
+    monkeypatch.setattr(charts, "values", lambda *given: taken.append(given) or "<svg>")
+    steps = [replace(scene, part=replace(scene.part, title=f"mu = {mu}")) for mu in (0.2, 0.6)]
+    empty = replace(scene, part=replace(scene.part, title="mu = 0.9"), methods=[])
+    whole = replace(result, study=replace(result.study, across=True), scenes=[*steps, empty])
+    (section,) = across(whole)
+    assert section.title == "Over all parts"
+    title, _, axis, names, at, lines = taken.pop()
+    assert (title, axis, names, at) == ("Accuracy after round 2 by mu", "mu", ["0.2", "0.6"], [0.2, 0.6])
+    assert [(line.label, line.at, len(line.found)) for line in lines] == [
+        ("FedRandom", [0.2, 0.6], 2),
+        ("EV", [0.2, 0.6], 2),
+    ]
+    assert across(replace(whole, scenes=steps[:1])) == []
+    assert across(replace(whole, study=result.study)) == []
 
 
 def test_number_class_beside_ev_is_paired_by_seed(finished: Path) -> None:

@@ -15,6 +15,7 @@ from rich.text import Text
 from chase.core.errors import RunDirectoryError
 from chase.report.runs import RunData, is_run, read_run
 from chase.report.tables import NONE, duration, number
+from chase.studies.job import failure, is_locked
 from chase.studies.plan import Plan, plans_in
 from chase.studies.results import has_ended
 
@@ -118,7 +119,7 @@ def run_lines(run: RunData) -> list[RenderableType]:
 
 
 def study_lines(plan: Plan) -> tuple[list[RenderableType], bool]:
-    """A study: how many jobs are done, and the jobs under way."""
+    """A study: how many jobs are done, the jobs under way, and those that failed with the reason."""
     once = {job.name: job for job in plan.jobs}
     runs = {name: read_run(plan.directory / name) for name in once if is_run(plan.directory / name)}
     done = [name for name, run in runs.items() if has_ended(run, once[name].settings)]
@@ -126,10 +127,16 @@ def study_lines(plan: Plan) -> tuple[list[RenderableType], bool]:
     total = sum(job.settings.rounds for job in once.values())
     bar = "█" * round(30 * rounds / max(1, total))
     head = f"{bar:░<30}  {plan.study}: {len(done)}/{len(once)} jobs, {rounds}/{total} rounds"
-    lines: list[RenderableType] = [Text(head)]
-    for name, run in runs.items():
-        if name not in done:
-            job = once[name]
-            named = f"  {job.scene} · {job.arm} · seed {run.seed}"
-            lines.append(Text(one_line(named, run, job.settings.rounds)))
-    return lines, len(done) == len(once)
+    failed = {name: failure(plan.directory, name) for name in once if name not in done}
+    count = sum(bool(why) for why in failed.values())
+    over = len(done) == len(once)
+    idle = "" if over or is_locked(plan.directory / ".lock") else ", nobody is running it"
+    lines: list[RenderableType] = [Text(head + (f", {count} failed" if count else "") + idle)]
+    for name, why in failed.items():
+        job = once[name]
+        named = f"  {job.scene} · {job.arm} · seed {job.settings.seed}"
+        if why:
+            lines.append(Text(f"{named}  failed: {why}"))
+        elif name in runs:
+            lines.append(Text(one_line(named, runs[name], job.settings.rounds)))
+    return lines, over

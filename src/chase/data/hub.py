@@ -44,8 +44,8 @@ def get(name: str, into: Path) -> Path:
     known = KNOWN.get(name)
     hub = known.hub if known is not None else name.removeprefix(PREFIX)
     hub_id, _, config = hub.partition(":")
+    _reach(name, hub_id)
     with _beside(place) as temporary:
-        _reach(name, hub_id)
         if known is not None and known.idx:
             fetch_idx(hub_id, temporary)
         else:

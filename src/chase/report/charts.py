@@ -98,31 +98,51 @@ def points(title: str, xlabel: str, ylabel: str, marks: Sequence[Point]) -> str:
         return to_svg(figure, title)
 
 
+@dataclass(frozen=True)
+class Series:
+    """One quantity at places, with intervals."""
+
+    label: str
+    at: Sequence[float]
+    found: Sequence[Interval]
+
+
+APART = 0.02
+"""How far apart series stand at a place, as a share of the axis: their bars would lie on each other."""
+
+
 def values(
-    title: str, ylabel: str, xlabel: str, names: Sequence[str], at: Sequence[float], found: Sequence[Interval]
+    title: str, ylabel: str, xlabel: str, names: Sequence[str], at: Sequence[float], lines: Sequence[Series]
 ) -> str:
-    """One quantity at named places, with intervals."""
+    """Quantities at named places, with intervals; a legend where there are several."""
+    several = len(lines) > 1
+    columns, rows = legend_shape([series.label for series in lines]) if several else (1, 0)
+    width = (max(at) - min(at)) * APART if at else 0.0
     with styled():
-        figure, axes = new_axes(xlabel, ylabel)
-        look = Look.of(0)
-        means = [f.mean for f in found]
-        axes.errorbar(
-            at,
-            means,
-            yerr=[_half(f) for f in found],
-            fmt=f"-{look.marker}",
-            color=look.colour,
-            markersize=6,
-            linewidth=1.2,
-            elinewidth=1.1,
-            capsize=3,
-        )
-        keep_near(axes, found)
+        figure, axes = new_axes(xlabel, ylabel, rows)
+        for place, series in enumerate(lines):
+            look = Look.of(place)
+            axes.errorbar(
+                [x + (place - (len(lines) - 1) / 2) * width for x in series.at],
+                [f.mean for f in series.found],
+                yerr=[_half(f) for f in series.found],
+                linestyle=look.line,
+                marker=look.marker,
+                color=look.colour,
+                markersize=6,
+                linewidth=1.2,
+                elinewidth=1.1,
+                capsize=3,
+                label=series.label,
+            )
+        keep_near(axes, [f for series in lines for f in series.found])
         keep_percent(axes, ylabel)
         axes.set_xticks(list(at), [shorten(name, 16) for name in names])
         if not xlabel and sum(map(len, names)) > 40:
             axes.tick_params(axis="x", labelrotation=45)
         axes.margins(x=0.08)
+        if several:
+            add_legend(figure, axes, columns)
         return to_svg(figure, title)
 
 

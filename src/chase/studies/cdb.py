@@ -21,4 +21,5 @@ STUDY = Study(
     "alignment none, local, global and both at mu 0.2, 0.4, 0.6, 0.8 on CIFAR-10, no augmentation; lowest mean EV",
     tuple(part(mu) for mu in VALUES),
     "The paper shows this as a figure without numbers; beside w/o CDB stands its row for EV.",
+    across=True,
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -78,8 +78,26 @@ def final_accuracy(methods: Sequence[Method]) -> Drawing:
     end = last_shared_round(methods)
     found = [versus.of_runs(m, accuracy_after(end)) for m in methods]
     title = f"Accuracy after round {end}"
-    svg = charts.values(title, "accuracy (%)", *places([m.label for m in methods]), found)
+    axis, names, at = places([m.label for m in methods])
+    svg = charts.values(title, "accuracy (%)", axis, names, at, [charts.Series("accuracy", at, found)])
     return Drawing(title, svg, "Bars are 95 % intervals over seeds.")
+
+
+def accuracy_across(parts: Mapping[str, Sequence[Method]]) -> Drawing | None:
+    """Accuracy after the last shared round over the titles of a study's parts, a line an arm; None for one part."""
+    shown = {title: methods for title, methods in parts.items() if methods}
+    if len(shown) < 2:
+        return None
+    end = last_shared_round([method for methods in shown.values() for method in methods])
+    axis, names, at = places(list(shown))
+    lines = []
+    for label in dict.fromkeys(method.label for methods in shown.values() for method in methods):
+        own = [(x, m) for x, methods in zip(at, shown.values(), strict=True) for m in methods if m.label == label]
+        found = [versus.of_runs(method, accuracy_after(end)) for _, method in own]
+        lines.append(charts.Series(label, [x for x, _ in own], found))
+    title = f"Accuracy after round {end}" + (f" by {axis}" if axis else "")
+    svg = charts.values(title, "accuracy (%)", axis, names, at, lines)
+    return Drawing(title, svg, "Bars are 95 % intervals over seeds; arms stand a little apart.")
 
 
 def places(labels: Sequence[str]) -> tuple[str, list[str], list[float]]:
@@ -104,19 +122,20 @@ def minimum_ev(methods: Sequence[Method]) -> Drawing | None:
 
 
 def ev_accuracy(methods: Sequence[Method]) -> Drawing | None:
-    """Mean EV against accuracy, a line a method through its rounds."""
+    """Mean EV against accuracy, a line a method through its rounds in their order."""
     curves: list[plots.Curve | None] = []
     for method in methods:
         x, y = (method.table(metric(key)).mean(axis=0) for key in ("mean_ev", "test_accuracy"))
         known = np.isfinite(x) & np.isfinite(y)
-        order = np.argsort(x[known], kind="stable")
-        at, high = x[known][order], smooth(100 * y[known][order])
+        window = max(SMOOTHED_OVER, int(known.sum()) // 10)  # without it nine methods are one tangle
+        at, high = smooth(x[known], window), smooth(100 * y[known], window)
         curves.append(plots.Curve(method.label, at, high, high, high) if known.any() else None)
     if all(c is None for c in curves):
         return None
     title = "Accuracy against mean EV"
     svg = plots.lines(title, "mean EV", "test accuracy (%)", curves)
-    return Drawing(title, svg, "A point a round, mean over seeds, smoothed over three neighbours.")
+    caption = "Each line follows the rounds; mean over seeds, both smoothed over a tenth of the rounds."
+    return Drawing(title, svg, caption)
 
 
 def labelled_share(methods: Sequence[Method]) -> Drawing | None:

@@ -11,9 +11,11 @@ import fcntl
 import os
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import IO
 
 from chase.core.errors import ChaseError, RunDirectoryError
 from chase.experiment import Experiment, stop_reason
@@ -21,6 +23,8 @@ from chase.record import MAY_CHANGE, read_jsonl
 from chase.studies.plan import Job, read_plan
 
 ORPHANED = 3
+NOTE = "note: "
+TRIES = 4
 
 
 def end_with_runner() -> None:
@@ -39,13 +43,53 @@ def locked(path: Path, wait: bool = True) -> Iterator[None]:
     """Hold a lock file; without ``wait``, one that somebody holds is refused."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-        except BlockingIOError:
+        if wait:
+            fcntl.flock(file, fcntl.LOCK_EX)
+        elif not any(_taken(file) for _ in range(TRIES)):
             raise RunDirectoryError(
                 f"a study is being run in {path.parent} already: watch it with `chase watch {path.parent}`"
-            ) from None
+            )
         yield
+
+
+def _taken(file: IO[str]) -> bool:
+    """Take the lock if it is free; waits a little if not, because ``is_locked`` holds it for a moment."""
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        time.sleep(0.05)
+        return False
+    return True
+
+
+def is_locked(path: Path) -> bool:
+    """Whether somebody holds a lock file."""
+    if not path.is_file():
+        return False
+    with path.open("rb") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        return False
+
+
+def log_of(directory: Path, name: str) -> Path:
+    """Where what a job says is kept."""
+    return directory / "logs" / f"{name}.txt"
+
+
+def last_words(directory: Path, name: str) -> str:
+    """The last line that a job said, or nothing."""
+    path = log_of(directory, name)
+    lines = path.read_text(encoding="utf-8", errors="replace").strip().splitlines() if path.is_file() else []
+    return lines[-1] if lines else ""
+
+
+def failure(directory: Path, name: str) -> str:
+    """Why a job that is not done ended, from its log; nothing while it runs, or where it was stopped or never began."""
+    said = last_words(directory, name)
+    return "" if said.startswith(NOTE) or is_locked(directory / "locks" / name) else said
 
 
 def is_done(directory: Path, job: Job) -> bool:
@@ -79,7 +123,7 @@ def main() -> None:
         if experiment is not None:
             experiment.run()
             for note in experiment.notes:
-                print(f"note: {note}", file=sys.stderr)
+                print(f"{NOTE}{note}", file=sys.stderr)
 
 
 if __name__ == "__main__":

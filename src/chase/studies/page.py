@@ -10,7 +10,7 @@ from chase.report.comparing import findings_list
 from chase.report.export import write_table
 from chase.report.html import page, sections_of
 from chase.report.sections import Section, grid, html_figure, html_table
-from chase.studies.figures import FIGURES
+from chase.studies.figures import FIGURES, accuracy_across
 from chase.studies.results import (
     SceneResult,
     StudyResult,
@@ -38,8 +38,8 @@ def write_study(result: StudyResult, directory: Path) -> Path | None:
 
 def render(result: StudyResult) -> str:
     """The whole page."""
-    sections = [summary(result)]
-    links = [(sections[0].key, sections[0].title)]
+    sections = [summary(result), *across(result)]
+    links = [(section.key, section.title) for section in sections]
     for scene in result.scenes:
         if scene.methods:
             own = scene_sections(scene, heading=len(result.scenes) > 1)
@@ -59,6 +59,15 @@ def summary(result: StudyResult) -> Section:
             body += f"<h3>{escape(scene.title)}</h3>" + findings_list(said)
     note = f'<p class="note">{escape(result.study.note)}</p>' if result.study.note else ""
     return Section("found", "What was found", (body or "<p>Nothing yet.</p>") + note)
+
+
+def across(result: StudyResult) -> list[Section]:
+    """The accuracy over the parts, scene by scene, where the parts are steps of one quantity."""
+    scenes = dict.fromkeys(scene.scene for scene in result.scenes if result.study.across)
+    found = {name: {s.part.title: s.methods for s in result.scenes if s.scene == name} for name in scenes}
+    drawn = {name: accuracy_across(parts) for name, parts in found.items()}
+    figures = [html_figure(d.svg, f"{d.title}: {name}", d.caption) for name, d in drawn.items() if d is not None]
+    return [Section("across", "Over all parts", grid(figures))] if figures else []
 
 
 def scene_sections(scene: SceneResult, heading: bool) -> list[Section]:

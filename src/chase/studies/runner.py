@@ -17,7 +17,7 @@ from pathlib import Path
 
 from chase.core.errors import RunDirectoryError
 from chase.studies.estimate import seconds_a_round
-from chase.studies.job import is_done, locked
+from chase.studies.job import is_done, last_words, locked, log_of
 from chase.studies.plan import Job, Plan
 
 POLL = 0.5
@@ -101,10 +101,11 @@ class Running:
 
     def __init__(self, plan: Plan, progress: Progress) -> None:
         self.progress = progress
-        self.log = plan.directory / "logs" / f"{progress.job.name}.txt"
-        self.log.parent.mkdir(parents=True, exist_ok=True)
+        self._directory = plan.directory
+        path = log_of(plan.directory, progress.job.name)
+        path.parent.mkdir(parents=True, exist_ok=True)
         command = [sys.executable, "-m", "chase.studies.job", str(plan.path), progress.job.name]
-        with self.log.open("wb") as log:
+        with path.open("wb") as log:
             self.process = subprocess.Popen(
                 command, stdin=subprocess.PIPE, stdout=log, stderr=log, env={**os.environ, **ONE_THREAD}
             )
@@ -119,8 +120,8 @@ class Running:
             self.process.stdin.close()
         self.progress.state = "done" if code == 0 else "failed"
         if code:
-            lines = self.log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
-            self.progress.problem = lines[-1] if lines else f"ended with exit code {code}"
+            said = last_words(self._directory, self.progress.job.name)
+            self.progress.problem = said or f"ended with exit code {code}"
         return True
 
     def stop(self) -> None:

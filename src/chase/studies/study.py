@@ -76,6 +76,8 @@ class Study:
     parts: tuple[Part, ...]
     note: str = ""
     """What a reader of the results must know."""
+    across: bool = False
+    """Whether the parts are steps of one quantity, so that a figure shows the accuracy over it."""
 
 
 def scenes(*presets: str, **changes: Any) -> tuple[Scene, ...]:
