@@ -134,7 +134,7 @@ class Settings(BaseModel):
     rounds: int = Field(200, ge=1, description="communication rounds R")
     seed: int = Field(0, ge=0, le=2**62, description="seed of everything random")
     target_accuracy: float = Field(0.0, ge=0, le=1, description="stop at this test accuracy (0 = never)")
-    total_budget: int = Field(0, ge=0, description="stop asking and end after this many labels (0 = never)")
+    total_budget: int = Field(0, ge=0, description="end with the round that brings the labels to this many (0 = never)")
     engine: Literal["auto", "inprocess", "workers"] = Field(
         "auto", description="how clients are run: worker processes where there are cores for them"
     )

@@ -118,6 +118,16 @@ def test_what_an_accuracy_took(make_run):
     assert np.isnan(reached(run, 70.0).labels)
 
 
+def test_what_an_accuracy_took_is_told_with_lowest_and_highest(make_run):
+    """Two of three seeds reach 55 %, in rounds 2 and 4: mean 3; labels are twice the rounds before: 2 and 6."""
+    runs = [make_run("a", [0.1, 0.6, 0.6, 0.6]), make_run("b", [0.1, 0.2, 0.3, 0.6], seed=1)]
+    method = by_method(find_runs([*runs, make_run("c", [0.1, 0.1, 0.1, 0.1], seed=2)]))
+    table = versus.to_reach(method, [55.0, 90.0])
+    assert table.rows[0][2:5] == ["2 of 3", "3 (2 to 4)", "4 (2 to 6)"]
+    assert table.rows[1][2:4] == ["0 of 3", "–"]
+    assert versus.to_reach(by_method(find_runs(runs[:1])), [55.0]).rows[0][2:4] == ["1 of 1", "2"]
+
+
 def test_the_last_shared_round_is_one_that_all_have_evaluated(make_run):
     methods = by_method(find_runs([make_run("a", [0.1, 0.2, None]), make_run("b", [0.1, 0.2, 0.3], seed=1)]))
     assert last_shared_round(methods) == 2

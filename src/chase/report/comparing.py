@@ -31,10 +31,7 @@ def comparison_section(methods: Sequence[Method], named: str = "", said: bool = 
     body += html_table(versus.cost(methods, named), clock(methods).note)
     targets = versus.targets(methods)
     if targets:
-        body += html_table(
-            versus.to_reach(methods, targets),
-            "Up to the first round that reached it; means over the seeds that got there.",
-        )
+        body += html_table(versus.to_reach(methods, targets), versus.REACHED)
     figures = [figure for figure in (difference_figure(methods, named), trade_off(methods)) if figure]
     return Section("comparison", "Comparison", body + grid(figures))
 

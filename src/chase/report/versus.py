@@ -93,6 +93,9 @@ def targets(methods: Sequence[Method]) -> list[float]:
     return sorted({float(np.floor(min(known))), float(np.floor(max(ends)))})
 
 
+REACHED = "Up to the first round that reached it; means over the seeds that got there, lowest and highest in brackets."
+
+
 def to_reach(methods: Sequence[Method], percents: Sequence[float]) -> Table:
     """Rounds, labels, seconds and inferences that each method took to an accuracy."""
     rows, time = [], clock(methods)
@@ -106,10 +109,21 @@ def to_reach(methods: Sequence[Method], percents: Sequence[float]) -> Table:
 
 
 def _spent(each: Sequence[Reached]) -> list[str]:
-    def of(name: str) -> Numbers:
-        return np.array([getattr(r, name) for r in each], dtype=np.float64)
+    """Means with the lowest and the highest: an interval about so few would reach below nothing."""
 
-    return [with_interval(interval(of(name)), 0) for name in ("round", "labels", "seconds", "inferences")]
+    def of(name: str) -> Numbers:
+        values = np.array([getattr(r, name) for r in each], dtype=np.float64)
+        return values[np.isfinite(values)]
+
+    return [with_range(of(name)) for name in ("round", "labels", "seconds", "inferences")]
+
+
+def with_range(values: Numbers) -> str:
+    """``34 (30 to 40)``: the mean, the lowest and the highest; the value alone for one, a dash for none."""
+    if not values.size:
+        return NONE
+    ends = f" ({number(float(values.min()), 0)} to {number(float(values.max()), 0)})" if values.size > 1 else ""
+    return number(float(values.mean()), 0) + ends
 
 
 def cost(methods: Sequence[Method], named: str = "") -> Table:

@@ -191,7 +191,7 @@ def table_note(name: str, scene: SceneResult) -> str:
     """What must be said below a table, by its name."""
     notes = {
         "cost": clock(scene.methods).note,
-        "to-reach": "Up to the first round that reached it; means over the seeds that got there.",
+        "to-reach": versus.REACHED,
         "paper": " ".join(paper_notes(scene)),
         "time-paper": "The paper's minutes are of its authors' GPU: compare the ratios.",
     }
