@@ -1,6 +1,6 @@
-"""Kills ``forget`` and ``add`` at every step in turn, each on a copy of the same site.
+"""Kills ``forget``, ``add`` and the making of a site at every step in turn, each on a copy of the same directory.
 
-    python -m site_room.cutting HOME forget|add
+    python -m site_room.cutting HOME forget|add|make
 
 A step is a commit to the inbox, a file that is replaced and a file that is removed; a child dies before the first,
 before the second, and so on, until one lives to the end. Leaves the copies as HOME-0, HOME-1, ...; prints how many
@@ -18,7 +18,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from site_room.sites import put, some
+from site_room.sites import put, some, tiny_site
 
 from chase.annotation.schema import Database
 from chase.site import change
@@ -29,6 +29,9 @@ HELD_OUT = "held-out-3"
 
 
 def work(path: Path, what: str) -> None:
+    if what == "make":
+        tiny_site(path)
+        return
     site = Site(path)
     if what == "add":
         put(site, some(2, SHADE), [CANARY, "other.txt"])

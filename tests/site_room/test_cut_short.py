@@ -1,4 +1,4 @@
-"""``add`` and ``forget`` killed at every step: the change is not begun, or the next who opens the site finishes it."""
+"""``add``, ``forget`` and making a site, killed at every step: not begun, finished by the next, or made again."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import pytest
 from site_room.cutting import CANARY, HELD_OUT, SHADE
 from site_room.sites import all_bytes, now, play, put, some, tiny_site
 
+from chase.core.errors import LabelError
 from chase.site import change
 from chase.site.files import keep_texts
 from chase.site.place import Site
@@ -84,3 +85,31 @@ def test_an_addition_that_was_cut_short_is_finished_or_can_be_done_again(
         assert now(site).ids.size == before + 2
         assert all_bytes(home).count(bytes([SHADE]) * 64) == 1
         is_sound(site)
+
+
+def test_a_site_whose_making_was_cut_short_is_made_by_the_same_command(tmp_path: Path) -> None:
+    (tmp_path / "home").mkdir()
+    whole = cut = 0
+    for home in cut_at_every_step(tmp_path / "home", "make"):
+        if (home / "site.json").exists():
+            whole += 1
+            with pytest.raises(LabelError, match="is a client's home already"):
+                tiny_site(home)
+        else:
+            with pytest.raises(LabelError, match="is not a site"):
+                Site(home)
+            cut += 1
+            # the second try holds nothing out: nothing of the first may stay
+            assert tiny_site(home, held_out=False).held_out() is None
+        is_sound(Site(home))
+        assert not (home / "making").exists() or whole
+    assert cut > 5
+    assert whole > 0
+
+
+def test_a_home_that_is_no_site_is_left_alone(tmp_path: Path) -> None:
+    tiny_site(tmp_path / "home").close()
+    (tmp_path / "home" / "site.json").unlink()
+    with pytest.raises(LabelError, match="is a client's home already"):
+        tiny_site(tmp_path / "home")
+    assert (tmp_path / "home" / "client.json").exists()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,13 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from chase.annotation.home import Card, Home
+from chase.core.errors import LabelError
 from chase.core.messages import ClientId
 from chase.data.resident import DataSet, Samples
 from chase.division import split_among_clients
 from chase.engine.roster import World
 from chase.settings import Settings
-from chase.site.files import Holdout, write_arrays, write_start
-from chase.site.place import Site, SiteCard, check_name, write_card
+from chase.site.files import ORIGINALS, Holdout, keep_texts, write_arrays, write_start
+from chase.site.place import MAKING, Site, SiteCard, check_name, write_card
 from chase.state import ClientState
 
 Labels = NDArray[np.int64]
@@ -29,13 +32,18 @@ def create(
     classes: tuple[str, ...],
     *,
     names: list[str] | None = None,
+    texts: Sequence[str] = (),
     truth: Labels | None = None,
     holdout: Holdout | None = None,
     originals: str = "",
     number: ClientId = -1,
 ) -> Site:
-    """A new site; ``samples`` holds the rows of ``start.ids`` in that order."""
+    """A new site; ``samples`` holds the rows of ``start.ids`` in that order, ``texts`` what people read of them.
+
+    A site whose making was cut short is made anew: the file ``making`` stands in it until it is whole.
+    """
     check_name(card.name)
+    begin(path)
     labeled = start.pools.labeled
     initial = dict(zip(labeled.tolist(), start.labels_of(labeled).tolist(), strict=True))
     home_card = Card(
@@ -50,6 +58,8 @@ def create(
         originals=originals,
     )
     Home.create(path, home_card, start.ids, samples.inputs.numpy(), names, initial).close()
+    if texts and names is not None:
+        keep_texts(path, names, texts)
     write_start(path, start)
     if truth is not None:
         write_arrays(path, "truth", {"ids": start.ids, "labels": truth})
@@ -57,7 +67,23 @@ def create(
         holdout.write(path)
     next_id = max(card.next_id, int(start.ids.max()) + 1 if start.ids.size else 0)
     write_card(path, replace(card, next_id=next_id))
+    (path / MAKING).unlink()
     return Site(path)
+
+
+def begin(path: Path) -> None:
+    """Mark a directory as being made into a site, and clear away what an earlier try has left there."""
+    if (path / MAKING).exists() and not (path / "site.json").exists():
+        for name in ("client.json", "truth.safetensors", "holdout.safetensors"):
+            (path / name).unlink(missing_ok=True)
+        shutil.rmtree(path / ORIGINALS, ignore_errors=True)
+    if (path / "client.json").exists():
+        raise LabelError(f"{path} is a client's home already: open it, or choose another directory")
+    try:
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        (path / MAKING).touch()
+    except OSError as error:
+        raise LabelError(f"cannot write {path}: {error.strerror or error}") from error
 
 
 def cut(path: Path, settings: Settings, data: DataSet, number: ClientId, card: SiteCard, held_out: bool) -> Site:

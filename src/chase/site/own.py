@@ -22,7 +22,7 @@ from chase.data.own import TABLE_SUFFIXES, fill_columns
 from chase.data.resident import Kind, Samples
 from chase.site.agreement import Agreement
 from chase.site.create import create
-from chase.site.files import ORIGINALS, Holdout, keep_texts
+from chase.site.files import ORIGINALS, Holdout
 from chase.site.place import Site, SiteCard
 from chase.state import ClientState
 
@@ -142,12 +142,11 @@ def init(
         start,
         classes,
         names=kept,
+        texts=[found.texts[row] for row in rest.tolist()] if found.texts else (),
         truth=numbers[rest] if simulated else None,
         holdout=Holdout.new(found.inputs[testing], numbers[testing], set_apart) if testing.any() else None,
         originals=str(images_in or (path / ORIGINALS).resolve() if found.texts else images_in or ""),
     )
-    if found.texts:
-        keep_texts(path, kept, [found.texts[row] for row in rest.tolist()])
     return site, found.problems + _leaks(found.inputs[rest], found.inputs[testing])
 
 

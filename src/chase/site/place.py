@@ -6,6 +6,7 @@
     originals/              texts as people read them
     holdout.safetensors     labelled samples that are never trained on, and their names, if it has any
     node.key, node.key.pub  the key that proves who it is
+    making                  until all of this is there
     turn.lock               held while a turn, ``add`` or ``forget`` changes the site
 
 ``site.json`` is written last, so a directory that has one is whole. What a kill has cut short in ``add`` or ``forget``
@@ -37,6 +38,7 @@ from chase.site.finish import finish, is_unfinished
 from chase.state import ClientState
 
 FORMAT = 1
+MAKING = "making"
 NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")
 
 
