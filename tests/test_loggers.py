@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -38,67 +39,89 @@ def test_numbers_of_a_round() -> None:
     assert numbers(line) == {"test_accuracy": 0.5, "labels": 3.0, "pools/asked": 2.0}
 
 
-def test_both_are_told_of_every_round_and_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    seen: list[tuple[Any, ...]] = []
-    board, flow = ModuleType("torch.utils.tensorboard"), ModuleType("mlflow")
-    board.SummaryWriter = lambda place: SimpleNamespace(  # type: ignore[attr-defined]
-        add_scalar=lambda name, value, step: seen.append(("board", name, step)),
-        flush=lambda: None,
-        close=lambda: seen.append(("board", "closed", 0)),
-    )
+class Board:
+    """Stands in for TensorBoard's writer; ``down`` makes it fail."""
 
-    def start_run(run_id: str | None = None, run_name: str | None = None) -> Any:
-        seen.append(("flow", "start", run_id))
-        return SimpleNamespace(info=SimpleNamespace(run_id="r1"))
+    def __init__(self) -> None:
+        self.steps: list[int] = []
+        self.down = False
 
-    parts = {
-        "start_run": start_run,
-        "set_tracking_uri": lambda uri: None,
-        "get_experiment_by_name": lambda name: None,
-        "create_experiment": lambda name, artifact_location: None,
-        "set_experiment": lambda name: None,
-        "log_params": lambda values: seen.append(("flow", "params", values["strategy"])),
-        "log_metrics": lambda values, step: seen.append(("flow", "round", step)),
-        "end_run": lambda: seen.append(("flow", "end", 0)),
-    }
-    vars(flow).update(parts)
-    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", board)
-    monkeypatch.setitem(sys.modules, "mlflow", flow)
-    Experiment.begin(small_settings(**SMALL, log_to=["tensorboard", "mlflow"]), tmp_path / "run").run()
-    assert [e for e in seen if e[0] == "flow"] == [
-        ("flow", "start", None),
-        ("flow", "params", "ev"),
-        ("flow", "round", 1),
-        ("flow", "round", 2),
-        ("flow", "end", 0),
-    ]
-    assert ("board", "test_accuracy", 2) in seen
-    assert ("board", "closed", 0) in seen
-    seen.clear()
+    def add_scalar(self, name: str, value: float, step: int) -> None:
+        if self.down:
+            raise OSError("the disk is full\nmore of it")
+        if name == "test_accuracy":
+            self.steps.append(step)
+
+    def flush(self) -> None:
+        pass
+
+    def close(self) -> None:
+        if self.down:
+            raise OSError("still full")
+
+
+@pytest.fixture
+def board(monkeypatch: pytest.MonkeyPatch) -> Board:
+    found, module = Board(), ModuleType("torch.utils.tensorboard")
+
+    def writer(place: str) -> Board:
+        Path(place).mkdir(exist_ok=True)
+        return found
+
+    module.SummaryWriter = writer  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", module)
+    return found
+
+
+def test_every_round_is_told_once_and_a_resume_goes_on(tmp_path: Path, board: Board) -> None:
+    Experiment.begin(small_settings(**SMALL, log_to=["tensorboard"]), tmp_path / "run").run()
+    assert board.steps == [1, 2]
     Experiment.resume(tmp_path / "run", {"rounds": 3}).run()
-    assert [e for e in seen if e[0] == "flow"] == [("flow", "start", "r1"), ("flow", "round", 3), ("flow", "end", 0)]
+    assert board.steps == [1, 2, 3]
 
 
-def test_one_that_fails_ends_the_run_after_a_saved_round_and_says_how_to_go_on(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def fail(name: str, value: float, step: int) -> None:
-        raise OSError("the disk is full\nmore of it")
+def test_one_that_is_set_later_is_told_of_the_rounds_before(tmp_path: Path, board: Board) -> None:
+    Experiment.begin(small_settings(**SMALL), tmp_path / "run").run()
+    Experiment.resume(tmp_path / "run", {"rounds": 3, "log_to": ["tensorboard"]}).run()
+    assert board.steps == [1, 2, 3]
 
-    board = ModuleType("torch.utils.tensorboard")
-    board.SummaryWriter = lambda place: SimpleNamespace(  # type: ignore[attr-defined]
-        add_scalar=fail, flush=lambda: None, close=lambda: None
-    )
-    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", board)
+
+def test_one_that_fails_ends_the_run_after_a_saved_round_and_is_told_later(tmp_path: Path, board: Board) -> None:
     run = Experiment.begin(small_settings(**SMALL, log_to=["tensorboard"]), tmp_path / "run")
-    with pytest.raises(
-        LoggerError, match=r"tensorboard could not log the run: the disk is full; .* --set 'log_to=\[\]'"
-    ):
+    board.down = True
+    wanted = r"tensorboard could not log the run: the disk is full; .* --set 'log_to=\[\]'"
+    with pytest.raises(LoggerError, match=wanted):
         run.run()
-    assert len(Experiment.resume(tmp_path / "run", {"log_to": []}).run()) == 2
+    assert run.saved_rounds == 1
+    without = Experiment.resume(tmp_path / "run", {"log_to": []})
+    assert len(without.run()) == 2
+    board.down = False
+    Experiment.resume(tmp_path / "run", {"log_to": ["tensorboard"]}).run()
+    assert board.steps == [1, 2]
 
 
-@pytest.mark.filterwarnings("default")  # their own deprecations are not ours
+def test_one_that_cannot_be_closed_is_a_note(tmp_path: Path, board: Board) -> None:
+    run = Experiment.begin(small_settings(**SMALL, log_to=["tensorboard"]), tmp_path / "run")
+
+    def down_at_the_end(metrics: dict[str, Any]) -> None:
+        board.down = metrics["round"] == 2
+
+    assert len(run.run(down_at_the_end)) == 2
+    assert run.notes[-1:] == ["tensorboard could not be closed: still full"]
+
+
+def test_ctrl_c_stays_ctrl_c_when_a_logger_fails_too(tmp_path: Path, board: Board) -> None:
+    run = Experiment.begin(small_settings(**SMALL, log_to=["tensorboard"]), tmp_path / "run")
+
+    def stop(metrics: dict[str, Any]) -> None:
+        board.down = True
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run.run(stop)
+
+
+@pytest.mark.filterwarnings("ignore")  # their own deprecations are not ours
 def test_the_real_tensorboard_holds_every_round(tmp_path: Path) -> None:
     events = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator", reason=EXTRA)
     Experiment.begin(small_settings(**SMALL, log_to=["tensorboard"]), tmp_path / "run").run()
@@ -109,23 +132,44 @@ def test_the_real_tensorboard_holds_every_round(tmp_path: Path) -> None:
     assert scalars == [(m["round"], pytest.approx(m["test_accuracy"])) for m in past]
 
 
-@pytest.mark.filterwarnings("default")  # their own deprecations are not ours
-def test_the_real_mlflow_holds_every_round_in_one_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def kept_in(mlflow: Any, path: Path) -> Any:
+    """The one MLflow run in a run directory, and its client."""
+    client = mlflow.MlflowClient(f"sqlite:///{path}/mlflow.db")
+    (kept,) = client.search_runs([client.get_experiment_by_name("chase").experiment_id])
+    return client, kept
+
+
+@pytest.mark.filterwarnings("ignore")  # their own deprecations are not ours
+def test_the_real_mlflow_holds_every_round_of_two_runs_in_one_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     mlflow = pytest.importorskip("mlflow", reason=EXTRA)
     pytest.importorskip("sqlalchemy", reason=EXTRA)
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     monkeypatch.chdir(tmp_path)
-    Experiment.begin(small_settings(**SMALL, log_to=["mlflow"]), tmp_path / "run").run()
-    past = Experiment.resume(tmp_path / "run", {"rounds": 3}).run()
-    client = mlflow.MlflowClient(f"sqlite:///{tmp_path}/run/mlflow.db")
-    (kept,) = client.search_runs([client.get_experiment_by_name("chase").experiment_id])
-    assert kept.data.params["strategy"] == "ev"
-    history = client.get_metric_history(kept.info.run_id, "test_accuracy")
-    assert [(m.step, m.value) for m in history] == [(m["round"], pytest.approx(m["test_accuracy"])) for m in past]
+    Experiment.begin(small_settings(**SMALL, log_to=["mlflow"]), tmp_path / "one").run()
+    Experiment.begin(small_settings(**SMALL | {"strategy": "random"}, log_to=["mlflow"]), tmp_path / "two").run()
+    pasts = {name: Experiment.resume(tmp_path / name, {"rounds": 3}).run() for name in ("one", "two")}
+    for (name, past), strategy in zip(pasts.items(), ("ev", "random"), strict=True):
+        client, kept = kept_in(mlflow, tmp_path / name)
+        assert kept.data.params["strategy"] == strategy
+        assert kept.info.status == "FINISHED"
+        history = client.get_metric_history(kept.info.run_id, "test_accuracy")
+        assert [(m.step, m.value) for m in history] == [(m["round"], pytest.approx(m["test_accuracy"])) for m in past]
     assert not (tmp_path / "mlruns").exists()
+    assert "MLFLOW_TRACKING_URI" not in os.environ
+
+    # another server does not know the run; a new one there is told of all rounds
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path}/mlflow.db")
+    with pytest.raises(LoggerError, match=r"cannot be gone on with there \(remove .*mlflow\.json to begin a new one"):
+        Experiment.resume(tmp_path / "two", {"rounds": 4}).run()
+    (tmp_path / "two" / "mlflow.json").unlink()
+    Experiment.resume(tmp_path / "two").run()
+    client, kept = kept_in(mlflow, tmp_path)
+    assert [m.step for m in client.get_metric_history(kept.info.run_id, "labels")] == [1, 2, 3, 4]
 
 
-@pytest.mark.filterwarnings("default")  # their own deprecations are not ours
+@pytest.mark.filterwarnings("ignore")
 def test_an_mlflow_server_that_is_away_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("mlflow", reason=EXTRA)
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:9")
@@ -133,3 +177,4 @@ def test_an_mlflow_server_that_is_away_is_one_sentence(tmp_path: Path, monkeypat
     run = Experiment.begin(small_settings(**SMALL, log_to=["mlflow"]), tmp_path / "run")
     with pytest.raises(LoggerError, match="mlflow could not log the run: "):
         run.run()
+    assert run.saved_rounds == 0

@@ -27,7 +27,7 @@ from chase.engine.choice import make_engine
 from chase.engine.protocol import Engine
 from chase.engine.roster import World
 from chase.evaluation import SCORE_NAMES, confusion, mean_scores, score, score_metrics
-from chase.loggers import Logger, need_loggers, open_loggers
+from chase.loggers import Loggers, need_loggers
 from chase.models.card import ModelCard
 from chase.models.catalog import NetSpec, build
 from chase.record import Record, write_atomically
@@ -145,9 +145,9 @@ class Experiment:
         past = record.metrics
 
         engine = make_engine(self.world(), checkpoint, {} if manifest is None else manifest.clients)
-        logs: list[Logger] = []
+        logs: Loggers | None = None
         try:
-            logs += open_loggers(record.path, settings)
+            logs = Loggers(record.path, settings, past)
             for round in range(done + 1, settings.rounds + 1):
                 if stop_reason(settings, past[-1:]):
                     break
@@ -166,15 +166,12 @@ class Experiment:
                     record.append(metrics, result.journal)
                     checkpoint.commit(round, server.to_arrays(), engine.saved)
                 past.append(metrics)
-                for log in logs:
-                    log(metrics)
+                logs(metrics)
                 on_round(metrics)
             self._save_confusion(engine, server, past)
         finally:
             engine.close()
-            for log in logs:
-                log.close()
-            self.notes += engine.notes
+            self.notes += engine.notes + (logs.close() if logs is not None else [])
         return past
 
     def _save_confusion(self, engine: Engine, server: Server, past: list[Metrics]) -> None:

@@ -47,6 +47,7 @@ def method_loss(shop: Workshop, state: ClientState, order: RoundOrder, costs: Co
     if "loss_module" in shop.settings.needs:
         net = with_taps(shop.net)
         predictor = from_extras(loss_extras(order.extras, "start.") or loss_extras(order.extras))
+        predictor.to(shop.settings.device)
         with tapped(net) as seen:
             yield MethodLoss(WithLossPrediction(predictor, net.taps, seen), predictor)
     elif shop.settings.loss == "kcfu":

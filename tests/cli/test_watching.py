@@ -8,9 +8,9 @@ import pytest
 
 from chase.cli.watching import spark, view
 from chase.core.errors import RunDirectoryError
-from chase.record import read_jsonl
+from chase.record import Record, read_jsonl
 from chase.studies.catalog import find_study
-from chase.studies.job import locked
+from chase.studies.job import failure_of, locked
 from chase.studies.plan import Options, plan, write_plan
 
 
@@ -51,10 +51,10 @@ def test_a_study_names_the_jobs_that_failed_and_says_whether_it_is_run(tmp_path:
     jobs = plan(find_study("ablation"), Options(("digits",), ("EV", "FedRandom", "CHASe"), 6, 1))
     write_plan(tmp_path, "ablation", jobs)
     (tmp_path / "logs").mkdir()
-    failed, noted, running = (job.name for job in jobs)
-    (tmp_path / "logs" / f"{failed}.txt").write_text("Traceback\nthe data is gone\n")
-    (tmp_path / "logs" / f"{noted}.txt").write_text("note: one class is missing\n")
-    (tmp_path / "logs" / f"{running}.txt").write_text("a warning\n")
+    failed, stopped, running = (job.name for job in jobs)
+    (tmp_path / "logs" / f"{stopped}.txt").write_text("a warning\n")
+    for name in (failed, running):
+        failure_of(tmp_path, name).write_text("the data is gone")
     with locked(tmp_path / "locks" / running), locked(tmp_path / ".lock", wait=False):
         lines, over = view(tmp_path)
         with pytest.raises(RunDirectoryError, match="being run"), locked(tmp_path / ".lock", wait=False):
@@ -62,8 +62,22 @@ def test_a_study_names_the_jobs_that_failed_and_says_whether_it_is_run(tmp_path:
     assert not over
     assert str(lines[0]).endswith("0/3 jobs, 0/18 rounds, 1 failed")
     assert [str(line) for line in lines[1:]] == ["  digits, ReCo · FedRandom · seed 0  failed: the data is gone"]
-    head = str(view(tmp_path)[0][0])
-    assert head.endswith("2 failed, nobody is running it")
+    lines, over = view(tmp_path)
+    assert str(lines[0]).endswith("2 failed, nobody is running it")
+    assert not over
+    failure_of(tmp_path, stopped).write_text("ended with exit code -9")
+    assert view(tmp_path)[1], "nothing more will come"
+
+
+def test_a_failed_job_that_is_resumed_by_hand_is_under_way(run_dir: Path, tmp_path: Path) -> None:
+    jobs = plan(find_study("ablation"), Options(("digits",), ("EV",), 6, 1))
+    write_plan(tmp_path, "ablation", jobs)
+    run_dir.rename(tmp_path / jobs[0].name)
+    (tmp_path / "logs").mkdir()
+    failure_of(tmp_path, jobs[0].name).write_text("mlflow could not log the run")
+    assert "failed: mlflow" in str(view(tmp_path)[0][1])
+    with Record.open(tmp_path / jobs[0].name).held():
+        assert "EV · seed 0  round 3/6" in str(view(tmp_path)[0][1])
 
 
 def test_a_place_without_a_run_is_one_sentence(chase, tmp_path: Path) -> None:

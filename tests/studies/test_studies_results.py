@@ -18,9 +18,9 @@ from chase.studies import paper
 from chase.studies.catalog import STUDIES, find_study
 from chase.studies.figures import FIGURES, places, smooth
 from chase.studies.job import is_done
-from chase.studies.page import across, write_study
+from chase.studies.page import parts_section, write_study
 from chase.studies.plan import Options, plan, plans_in, write_plan
-from chase.studies.publish import pack, publish
+from chase.studies.publish import across_text, pack, publish
 from chase.studies.results import findings, paper_table, read_studies, variant_table
 from chase.studies.runner import look
 
@@ -170,14 +170,16 @@ def test_arms_that_are_numbers_stand_at_their_place() -> None:
     assert places(["FAmS", "mu = 0.4"]) == ("", ["FAmS", "mu = 0.4"], [0.0, 1.0])
 
 
-def test_parts_that_are_steps_of_one_quantity_share_a_figure(finished: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_parts_that_are_steps_of_one_quantity_share_a_figure(
+    finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (result,) = read_studies(finished)
     scene, taken = result.scenes[0], []
     monkeypatch.setattr(charts, "values", lambda *given: taken.append(given) or "<svg>")
     steps = [replace(scene, part=replace(scene.part, title=f"mu = {mu}")) for mu in (0.2, 0.6)]
-    empty = replace(scene, part=replace(scene.part, title="mu = 0.9"), methods=[])
-    whole = replace(result, study=replace(result.study, across=True), scenes=[*steps, empty])
-    (section,) = across(whole)
+    under_way = replace(scene, part=replace(scene.part, title="mu = 0.9"), finished=frozenset())
+    whole = replace(result, study=replace(result.study, across=True), scenes=[*steps, under_way])
+    (section,) = parts_section(whole)
     assert section.title == "Over all parts"
     title, _, axis, names, at, lines = taken.pop()
     assert (title, axis, names, at) == ("Accuracy after round 2 by mu", "mu", ["0.2", "0.6"], [0.2, 0.6])
@@ -185,8 +187,13 @@ def test_parts_that_are_steps_of_one_quantity_share_a_figure(finished: Path, mon
         ("FedRandom", [0.2, 0.6], 2),
         ("EV", [0.2, 0.6], 2),
     ]
-    assert across(replace(whole, scenes=steps[:1])) == []
-    assert across(replace(whole, study=result.study)) == []
+    text = "\n".join(across_text(whole, tmp_path, tmp_path))
+    assert f"## ablation: {scene.scene}, all parts" in text
+    (file,) = (tmp_path / "figures").iterdir()
+    assert file.name.startswith("ablation-digits-reco")
+    assert f"](figures/{file.name})" in text
+    assert parts_section(replace(whole, scenes=steps[:1])) == []
+    assert parts_section(replace(whole, study=result.study)) == []
 
 
 def test_number_class_beside_ev_is_paired_by_seed(finished: Path) -> None:

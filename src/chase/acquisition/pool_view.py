@@ -168,9 +168,10 @@ class PoolView:
         return self._net
 
     def _head(self, features: Floats) -> Floats:
+        device = next(self._net.parameters()).device
         with torch.inference_mode():
-            out: torch.Tensor = self._split_net().head(torch.from_numpy(features))
-        return out.numpy()
+            out: torch.Tensor = self._split_net().head(torch.from_numpy(features).to(device))
+        return out.cpu().numpy()
 
     def _predict_losses(self, which: Which, rows: torch.Tensor) -> torch.Tensor:
         if which not in self._models.losses:

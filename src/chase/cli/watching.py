@@ -129,9 +129,9 @@ def study_lines(plan: Plan) -> tuple[list[RenderableType], bool]:
     head = f"{bar:░<30}  {plan.study}: {len(done)}/{len(once)} jobs, {rounds}/{total} rounds"
     failed = {name: failure(plan.directory, name) for name in once if name not in done}
     count = sum(bool(why) for why in failed.values())
-    over = len(done) == len(once)
-    idle = "" if over or is_locked(plan.directory / ".lock") else ", nobody is running it"
-    lines: list[RenderableType] = [Text(head + (f", {count} failed" if count else "") + idle)]
+    idle = bool(failed) and not is_locked(plan.directory / ".lock")
+    head += (f", {count} failed" if count else "") + (", nobody is running it" if idle else "")
+    lines: list[RenderableType] = [Text(head)]
     for name, why in failed.items():
         job = once[name]
         named = f"  {job.scene} · {job.arm} · seed {job.settings.seed}"
@@ -139,4 +139,4 @@ def study_lines(plan: Plan) -> tuple[list[RenderableType], bool]:
             lines.append(Text(f"{named}  failed: {why}"))
         elif name in runs:
             lines.append(Text(one_line(named, runs[name], job.settings.rounds)))
-    return lines, over
+    return lines, not failed or (idle and count == len(failed))

@@ -121,6 +121,7 @@ def predict(net: Net, predictor: LossPredictor, samples: Samples, rows: Tensor) 
         fused.load()
         ranking.load()
         return fused_chunks(lambda part: fused.predicted_losses(part, ranking), fused, samples, rows)
+    predictor.to(next(net.parameters()).device)
     with tapped(net) as seen:
 
         def forward(x: Tensor) -> Tensor:

@@ -14,6 +14,7 @@ from chase.report.runs import Method, Numbers, Quantity, RunData, clock, metric
 from chase.report.sections import round_numbers
 from chase.report.statistics import accuracy_after, interval_band, last_shared_round
 from chase.report.style import Fill
+from chase.studies.results import StudyResult
 
 SMOOTHED_OVER = 3
 ROLES = 10
@@ -29,7 +30,7 @@ class Drawing:
 
 
 def smooth(values: Numbers, window: int = SMOOTHED_OVER) -> Numbers:
-    """Moving average over at most ``window`` values about each; ends average over what there is."""
+    """Moving average over ``window`` values, an odd number, about each; ends average over what there is."""
     half = window // 2
     return np.array([values[max(0, i - half) : i + half + 1].mean() for i in range(values.size)])
 
@@ -83,6 +84,17 @@ def final_accuracy(methods: Sequence[Method]) -> Drawing:
     return Drawing(title, svg, "Bars are 95 % intervals over seeds.")
 
 
+def across(result: StudyResult) -> dict[str, Drawing]:
+    """The accuracy over a study's parts by scene, where the parts are steps of one quantity."""
+    whole = any(scene.finished for scene in result.scenes)  # a part under way would drag the last shared round down
+    parts: dict[str, dict[str, Sequence[Method]]] = {}
+    for scene in result.scenes:
+        if result.study.across and (scene.finished or not whole):
+            parts.setdefault(scene.scene, {})[scene.part.title] = scene.methods
+    drawn = {scene: accuracy_across(found) for scene, found in parts.items()}
+    return {scene: drawing for scene, drawing in drawn.items() if drawing is not None}
+
+
 def accuracy_across(parts: Mapping[str, Sequence[Method]]) -> Drawing | None:
     """Accuracy after the last shared round over the titles of a study's parts, a line an arm; None for one part."""
     shown = {title: methods for title, methods in parts.items() if methods}
@@ -127,14 +139,14 @@ def ev_accuracy(methods: Sequence[Method]) -> Drawing | None:
     for method in methods:
         x, y = (method.table(metric(key)).mean(axis=0) for key in ("mean_ev", "test_accuracy"))
         known = np.isfinite(x) & np.isfinite(y)
-        window = max(SMOOTHED_OVER, int(known.sum()) // 10)  # without it nine methods are one tangle
+        window = max(SMOOTHED_OVER, int(known.sum()) // 10 | 1)  # without it nine methods are one tangle
         at, high = smooth(x[known], window), smooth(100 * y[known], window)
         curves.append(plots.Curve(method.label, at, high, high, high) if known.any() else None)
     if all(c is None for c in curves):
         return None
     title = "Accuracy against mean EV"
     svg = plots.lines(title, "mean EV", "test accuracy (%)", curves)
-    caption = "Each line follows the rounds; mean over seeds, both smoothed over a tenth of the rounds."
+    caption = "Each line follows the rounds; mean over seeds, both smoothed over a tenth of the rounds, at least three."
     return Drawing(title, svg, caption)
 
 

@@ -23,7 +23,6 @@ from chase.record import MAY_CHANGE, read_jsonl
 from chase.studies.plan import Job, read_plan
 
 ORPHANED = 3
-NOTE = "note: "
 TRIES = 4
 
 
@@ -63,15 +62,17 @@ def _taken(file: IO[str]) -> bool:
 
 
 def is_locked(path: Path) -> bool:
-    """Whether somebody holds a lock file."""
-    if not path.is_file():
+    """Whether somebody holds the lock of a file or, as a run does, of a directory."""
+    if not path.exists():
         return False
-    with path.open("rb") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return True
-        return False
+    held = os.open(path, os.O_RDONLY)
+    try:
+        fcntl.flock(held, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(held)
+    return False
 
 
 def log_of(directory: Path, name: str) -> Path:
@@ -79,17 +80,16 @@ def log_of(directory: Path, name: str) -> Path:
     return directory / "logs" / f"{name}.txt"
 
 
-def last_words(directory: Path, name: str) -> str:
-    """The last line that a job said, or nothing."""
-    path = log_of(directory, name)
-    lines = path.read_text(encoding="utf-8", errors="replace").strip().splitlines() if path.is_file() else []
-    return lines[-1] if lines else ""
+def failure_of(directory: Path, name: str) -> Path:
+    """Where the runner keeps why a job failed."""
+    return directory / "logs" / f"{name}.failed"
 
 
 def failure(directory: Path, name: str) -> str:
-    """Why a job that is not done ended, from its log; nothing while it runs, or where it was stopped or never began."""
-    said = last_words(directory, name)
-    return "" if said.startswith(NOTE) or is_locked(directory / "locks" / name) else said
+    """Why a job failed when it was last run; nothing where it did not, or is being run again."""
+    path = failure_of(directory, name)
+    running = any(is_locked(place) for place in (directory / "locks" / name, directory / name))
+    return path.read_text(encoding="utf-8") if path.is_file() and not running else ""
 
 
 def is_done(directory: Path, job: Job) -> bool:
@@ -123,7 +123,7 @@ def main() -> None:
         if experiment is not None:
             experiment.run()
             for note in experiment.notes:
-                print(f"{NOTE}{note}", file=sys.stderr)
+                print(f"note: {note}", file=sys.stderr)
 
 
 if __name__ == "__main__":

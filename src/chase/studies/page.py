@@ -10,7 +10,7 @@ from chase.report.comparing import findings_list
 from chase.report.export import write_table
 from chase.report.html import page, sections_of
 from chase.report.sections import Section, grid, html_figure, html_table
-from chase.studies.figures import FIGURES, accuracy_across
+from chase.studies.figures import FIGURES, across
 from chase.studies.results import (
     SceneResult,
     StudyResult,
@@ -38,7 +38,7 @@ def write_study(result: StudyResult, directory: Path) -> Path | None:
 
 def render(result: StudyResult) -> str:
     """The whole page."""
-    sections = [summary(result), *across(result)]
+    sections = [summary(result), *parts_section(result)]
     links = [(section.key, section.title) for section in sections]
     for scene in result.scenes:
         if scene.methods:
@@ -61,12 +61,9 @@ def summary(result: StudyResult) -> Section:
     return Section("found", "What was found", (body or "<p>Nothing yet.</p>") + note)
 
 
-def across(result: StudyResult) -> list[Section]:
-    """The accuracy over the parts, scene by scene, where the parts are steps of one quantity."""
-    scenes = dict.fromkeys(scene.scene for scene in result.scenes if result.study.across)
-    found = {name: {s.part.title: s.methods for s in result.scenes if s.scene == name} for name in scenes}
-    drawn = {name: accuracy_across(parts) for name, parts in found.items()}
-    figures = [html_figure(d.svg, f"{d.title}: {name}", d.caption) for name, d in drawn.items() if d is not None]
+def parts_section(result: StudyResult) -> list[Section]:
+    """The accuracy over all parts, where they are steps of one quantity."""
+    figures = [html_figure(d.svg, f"{d.title}: {scene}", d.caption) for scene, d in across(result).items()]
     return [Section("across", "Over all parts", grid(figures))] if figures else []
 
 

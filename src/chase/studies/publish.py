@@ -21,7 +21,7 @@ from chase.report.sections import round_numbers
 from chase.report.style import GRID, INK, PAPER
 from chase.report.tables import Table, versions
 from chase.settings import from_mapping, read_file, to_toml
-from chase.studies.figures import FIGURES, Drawing
+from chase.studies.figures import FIGURES, Drawing, across
 from chase.studies.plan import plans_in
 from chase.studies.repeat import commands
 from chase.studies.results import (
@@ -29,6 +29,7 @@ from chase.studies.results import (
     StudyResult,
     findings,
     is_study,
+    key_of,
     paper_notes,
     read_studies,
     tables_of,
@@ -128,6 +129,7 @@ def publish(root: Path) -> Path:
     parts = [HEAD, "## What was found\n"]
     parts += [found_text(name_of(result, place, root), result) for place, result in studies]
     for place, result in studies:
+        parts += across_text(result, place, root)
         parts += [study_text(scene, place, root) for scene in result.scenes if scene.methods]
     parts.append(repeat_text(studies, root))
     out = root / "README.md"
@@ -163,6 +165,17 @@ def found_text(name: str, result: StudyResult) -> str:
             lines += [f"- {text}" for text in said]
             lines.append("")
     return "\n".join(lines)
+
+
+def across_text(result: StudyResult, place: Path, root: Path) -> list[str]:
+    """The figures over all parts of a study; their files are written."""
+    lines = []
+    for scene, drawn in across(result).items():
+        file = place / "figures" / f"{key_of(result.study.name, scene)}-across.svg"
+        write_atomically(file, standalone(drawn.svg).encode())
+        lines += [f"## {name_of(result, place, root)}: {scene}, all parts\n"]
+        lines += [f"![{drawn.title}, {scene}]({file.relative_to(root).as_posix()})\n", f"{drawn.caption}\n"]
+    return lines
 
 
 def study_text(scene: SceneResult, place: Path, root: Path) -> str:

@@ -19,6 +19,11 @@ from chase.studies.plan import Job, Plan, plans_in
 from chase.studies.study import Part, Study
 
 
+def key_of(*words: str) -> str:
+    """Words as a name for files and links."""
+    return "-".join("".join(c if c.isalnum() or c == "." else " " for c in " ".join(words).lower()).split())
+
+
 @dataclass(frozen=True)
 class SceneResult:
     """The arms of one part in one scene."""
@@ -35,8 +40,7 @@ class SceneResult:
     @property
     def key(self) -> str:
         """A name for files and links."""
-        words = f"{self.study.name} {self.part.title} {self.scene}".lower()
-        return "-".join("".join(c if c.isalnum() or c == "." else " " for c in words).split())
+        return key_of(self.study.name, self.part.title, self.scene)
 
     @property
     def title(self) -> str:

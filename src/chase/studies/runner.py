@@ -16,8 +16,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from chase.core.errors import RunDirectoryError
+from chase.record import write_atomically
 from chase.studies.estimate import seconds_a_round
-from chase.studies.job import is_done, last_words, locked, log_of
+from chase.studies.job import failure_of, is_done, locked, log_of
 from chase.studies.plan import Job, Plan
 
 POLL = 0.5
@@ -101,11 +102,12 @@ class Running:
 
     def __init__(self, plan: Plan, progress: Progress) -> None:
         self.progress = progress
-        self._directory = plan.directory
-        path = log_of(plan.directory, progress.job.name)
-        path.parent.mkdir(parents=True, exist_ok=True)
+        self._log = log_of(plan.directory, progress.job.name)
+        self._log.parent.mkdir(parents=True, exist_ok=True)
+        self._failure = failure_of(plan.directory, progress.job.name)
+        self._failure.unlink(missing_ok=True)
         command = [sys.executable, "-m", "chase.studies.job", str(plan.path), progress.job.name]
-        with path.open("wb") as log:
+        with self._log.open("wb") as log:
             self.process = subprocess.Popen(
                 command, stdin=subprocess.PIPE, stdout=log, stderr=log, env={**os.environ, **ONE_THREAD}
             )
@@ -120,8 +122,9 @@ class Running:
             self.process.stdin.close()
         self.progress.state = "done" if code == 0 else "failed"
         if code:
-            said = last_words(self._directory, self.progress.job.name)
-            self.progress.problem = said or f"ended with exit code {code}"
+            lines = self._log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
+            self.progress.problem = lines[-1] if lines else f"ended with exit code {code}"
+            write_atomically(self._failure, self.progress.problem.encode())
         return True
 
     def stop(self) -> None:
