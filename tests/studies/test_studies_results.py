@@ -11,13 +11,14 @@ import pytest
 
 from chase.core.errors import ChaseError
 from chase.experiment import Experiment
+from chase.record import read_jsonl
 from chase.report import charts
 from chase.report.runs import Method
 from chase.report.tables import NONE
 from chase.studies import paper
 from chase.studies.catalog import STUDIES, find_study
 from chase.studies.figures import FIGURES, places, smooth
-from chase.studies.job import is_done
+from chase.studies.job import is_done, open_job
 from chase.studies.page import parts_section, write_study
 from chase.studies.plan import Options, plan, plans_in, write_plan
 from chase.studies.publish import across_text, pack, publish
@@ -268,3 +269,17 @@ def test_exported_runs_are_done_and_are_gone_on_from_elsewhere(finished: Path, t
     assert len(one) == 8
     shutil.rmtree(kept.directory / run[0].name)
     assert not is_done(kept.directory, run[0])
+
+
+def test_an_exported_run_that_was_not_done_begins_again(finished: Path, tmp_path: Path) -> None:
+    pack(finished, tmp_path / "kept")
+    (kept,) = plans_in(tmp_path / "kept")
+    job = replace(kept.jobs[0], settings=kept.jobs[0].settings.model_copy(update={"rounds": 3}))
+    assert not is_done(kept.directory, job)
+    again = open_job(kept.directory, job)
+    assert again is not None
+    assert len(again.run()) == 3
+    assert is_done(kept.directory, job)
+    assert read_jsonl(kept.directory / f"{job.name}.exported-1" / "metrics.jsonl") == read_jsonl(
+        finished / job.name / "metrics.jsonl"
+    )

@@ -14,6 +14,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import count
 from pathlib import Path
 from typing import IO
 
@@ -103,11 +104,19 @@ def is_done(directory: Path, job: Job) -> bool:
     return saved and bool(stop_reason(job.settings, last))
 
 
+def put_aside(where: Path) -> None:
+    """An exported run that is not done has no checkpoint: its lines are kept beside the run that begins again."""
+    aside = next(p for n in count(1) if not (p := where.with_name(f"{where.name}.exported-{n}")).exists())
+    where.rename(aside)
+
+
 def open_job(directory: Path, job: Job) -> Experiment | None:
     """The run to begin or to go on with; None when it is finished."""
     if is_done(directory, job):
         return None
     where = directory / job.name
+    if (where / "metrics.jsonl.gz").is_file():
+        put_aside(where)
     if not (where / "settings.toml").is_file():
         return Experiment.begin(job.settings, where)
     return Experiment.resume(where, {key: getattr(job.settings, key) for key in MAY_CHANGE})
