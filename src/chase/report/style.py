@@ -25,7 +25,7 @@ INK, GRID, PAPER = "#010203", "#040506", "#070809"
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8c8c8c", INK, "#8f6b2e")
 """Okabe and Ito's, their black as the ink of the page; a brown for their yellow, which a light page swallows."""
 LINES: tuple[Any, ...] = ("-", (0, (5, 2)), (0, (1, 1.2)), (0, (6, 1.5, 1, 1.5)), (0, (3, 1, 1, 1, 1, 1)))
-MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
+MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*", "<", ">", "d")
 HATCHES = ("", "///", "xxx", "\\\\\\", "---", "|||", "+++")
 
 
