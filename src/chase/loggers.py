@@ -161,12 +161,12 @@ class Loggers:
 
     def __call__(self, metrics: Metrics) -> None:
         """Tell of a round those who do not know it yet."""
-        for name in list(self._open):
-            if self._told.get(name, 0) < metrics["round"]:
-                with self._named(name):
-                    self._open[name](metrics)
-                self._told[name] = metrics["round"]
-        if self._open:
+        unaware = [name for name in self._open if self._told.get(name, 0) < metrics["round"]]
+        for name in unaware:
+            with self._named(name):
+                self._open[name](metrics)
+            self._told[name] = metrics["round"]
+        if unaware:
             write_atomically(self._file, json.dumps(self._told).encode())
 
     @contextmanager

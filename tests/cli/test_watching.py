@@ -55,16 +55,18 @@ def test_a_study_names_the_jobs_that_failed_and_says_whether_it_is_run(tmp_path:
     (tmp_path / "logs" / f"{stopped}.txt").write_text("a warning\n")
     for name in (failed, running):
         failure_of(tmp_path, name).write_text("the data is gone")
-    with locked(tmp_path / "locks" / running), locked(tmp_path / ".lock", wait=False):
+    with locked(tmp_path / "locks" / running), locked(tmp_path / ".lock", False, "ablation"):
         lines, over = view(tmp_path)
         with pytest.raises(RunDirectoryError, match="being run"), locked(tmp_path / ".lock", wait=False):
             pass
     assert not over
     assert str(lines[0]).endswith("0/3 jobs, 0/18 rounds, 1 failed")
     assert [str(line) for line in lines[1:]] == ["  digits, ReCo · FedRandom · seed 0  failed: the data is gone"]
-    lines, over = view(tmp_path)
+    with locked(tmp_path / ".lock", by="cost"):  # another study in the same directory
+        lines, over = view(tmp_path)
     assert str(lines[0]).endswith("2 failed, nobody is running it")
     assert not over
+    assert str(view(tmp_path)[0][0]) == str(lines[0])
     failure_of(tmp_path, stopped).write_text("ended with exit code -9")
     assert view(tmp_path)[1], "nothing more will come"
 

@@ -133,7 +133,10 @@ def test_without_what_the_others_are_compared_with_nothing_is_compared(finished:
 def test_directories_of_one_study_are_told_apart(finished: Path, tmp_path: Path) -> None:
     for name in ("one", "two"):
         pack(finished, tmp_path / name)
+    assert "Notes" not in publish(tmp_path).read_text()
+    (tmp_path / "two" / "notes.md").write_text("The second on a slow machine.\n")
     text = publish(tmp_path).read_text()
+    assert text.index("## What was found") < text.index("**two**: The second on a slow machine.\n\n## ablation (one)")
     for name in ("one", "two"):
         assert f"### ablation ({name}): 4 of 6 jobs are finished" in text
         assert f"## ablation ({name}): digits, ReCo" in text

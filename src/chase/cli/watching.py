@@ -15,7 +15,7 @@ from rich.text import Text
 from chase.core.errors import RunDirectoryError
 from chase.report.runs import RunData, is_run, read_run
 from chase.report.tables import NONE, duration, number
-from chase.studies.job import failure, is_locked
+from chase.studies.job import failure, held_by
 from chase.studies.plan import Plan, plans_in
 from chase.studies.results import has_ended
 
@@ -129,7 +129,7 @@ def study_lines(plan: Plan) -> tuple[list[RenderableType], bool]:
     head = f"{bar:░<30}  {plan.study}: {len(done)}/{len(once)} jobs, {rounds}/{total} rounds"
     failed = {name: failure(plan.directory, name) for name in once if name not in done}
     count = sum(bool(why) for why in failed.values())
-    idle = bool(failed) and not is_locked(plan.directory / ".lock")
+    idle = bool(failed) and held_by(plan.directory / ".lock") != plan.study
     head += (f", {count} failed" if count else "") + (", nobody is running it" if idle else "")
     lines: list[RenderableType] = [Text(head)]
     for name, why in failed.items():

@@ -39,16 +39,19 @@ def end_with_runner() -> None:
 
 
 @contextmanager
-def locked(path: Path, wait: bool = True) -> Iterator[None]:
-    """Hold a lock file; without ``wait``, one that somebody holds is refused."""
+def locked(path: Path, wait: bool = True, by: str = "") -> Iterator[None]:
+    """Hold a lock file, which says by whom; without ``wait``, one that somebody holds is refused."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("w") as file:
+    with path.open("a", encoding="utf-8") as file:
         if wait:
             fcntl.flock(file, fcntl.LOCK_EX)
         elif not any(_taken(file) for _ in range(TRIES)):
             raise RunDirectoryError(
                 f"a study is being run in {path.parent} already: watch it with `chase watch {path.parent}`"
             )
+        file.truncate(0)
+        file.write(by)
+        file.flush()
         yield
 
 
@@ -74,6 +77,11 @@ def is_locked(path: Path) -> bool:
     finally:
         os.close(held)
     return False
+
+
+def held_by(path: Path) -> str:
+    """Who holds a lock file, as it says; nothing where nobody does."""
+    return path.read_text(encoding="utf-8") if is_locked(path) else ""
 
 
 def log_of(directory: Path, name: str) -> Path:

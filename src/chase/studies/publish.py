@@ -38,6 +38,7 @@ from chase.studies.results import (
 
 COPIED = ("model.json", "coverage.json", "confusion.json")
 RAW = ("metrics.jsonl", "selections.jsonl")
+NOTES = "notes.md"
 NOT_KEPT = ("command", "settings")
 """Parts of environment.json that name places on one machine or repeat settings.toml."""
 LIGHT = {"var(--ink)": "#1c2127", "var(--grid)": "#dfe3e8", "var(--paper)": "#ffffff", INK: "#1c2127"}
@@ -128,6 +129,7 @@ def publish(root: Path) -> Path:
     studies = [(place, result) for place in places for result in read_studies(place)]
     parts = [HEAD, "## What was found\n"]
     parts += [found_text(name_of(result, place, root), result) for place, result in studies]
+    parts += notes_text(places, root)
     for place, result in studies:
         parts += across_text(result, place, root)
         parts += [study_text(scene, place, root) for scene in result.scenes if scene.methods]
@@ -165,6 +167,16 @@ def found_text(name: str, result: StudyResult) -> str:
             lines += [f"- {text}" for text in said]
             lines.append("")
     return "\n".join(lines)
+
+
+def notes_text(places: list[Path], root: Path) -> list[str]:
+    """What the people who ran the studies wrote down about them, in ``notes.md`` beside the runs."""
+    texts = []
+    for place in places:
+        if (place / NOTES).is_file():
+            text, where = (place / NOTES).read_text(encoding="utf-8").strip(), place.relative_to(root).as_posix()
+            texts.append((text if where == "." else f"**{where}**: {text}") + "\n")
+    return ["## Notes on these runs\n", *texts] if texts else []
 
 
 def across_text(result: StudyResult, place: Path, root: Path) -> list[str]:

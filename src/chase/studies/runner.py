@@ -139,7 +139,7 @@ def run_jobs(
     plan: Plan, jobs: Sequence[Progress], workers: int, on_change: Callable[[Sequence[Progress]], None]
 ) -> None:
     """Run what is not done, in order, ``workers`` at a time; a job that fails does not stop the others."""
-    with locked(plan.directory / ".lock", wait=False):
+    with locked(plan.directory / ".lock", wait=False, by=plan.study):
         waiting = [progress for progress in jobs if progress.state == "waiting"]
         running: list[Running] = []
         try:

@@ -4,18 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from chase.learning.fused.conv import ConvBuffers, PooledConv
-
-
-def cut(flat: Tensor, shapes: Sequence[tuple[int, ...]]) -> list[Tensor]:
-    """The start of a flat vector as views of these shapes, one after another."""
-    sizes = [int(np.prod(shape)) for shape in shapes]
-    parts = torch.split(flat[: sum(sizes)], sizes)
-    return [part.view(shape) for part, shape in zip(parts, shapes, strict=True)]
 
 
 class Buffers:

@@ -12,8 +12,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from chase.learning.fused.buffers import Buffers, cut
+from chase.learning.fused.buffers import Buffers
 from chase.learning.fused.conv import FACTORS, PooledConv
+from chase.learning.fused.parameters import FlatParameters, cut
 from chase.learning.fused.ranking import FusedRanking
 from chase.models.convnets import CifarCNN, MnistCNN, TinyCNN
 from chase.models.layers import MaskSource
@@ -36,11 +37,8 @@ class Form:
     hidden: bool
 
 
-class FusedNet:
-    """conv-pool-conv-pool-fc..., trained by SGD with momentum; dropout p = 1/2 where ``form`` says.
-
-    All parameters live in ``theta``; the buffers hold views of it, so it is written to and never replaced.
-    """
+class FusedNet(FlatParameters):
+    """conv-pool-conv-pool-fc..., trained by SGD with momentum; dropout p = 1/2 where ``form`` says."""
 
     def __init__(
         self, convs: Sequence[nn.Conv2d], linears: Sequence[nn.Linear], size: tuple[int, int], form: Form, pad: int = 0
@@ -52,8 +50,7 @@ class FusedNet:
         shapes += [(layer.weight.shape[0],) for layer in self._sources]
         small = sum(int(np.prod(shape)) for shape in shapes)
         shapes += [(layer.out_features, layer.in_features) for layer in linears]
-        total = sum(int(np.prod(shape)) for shape in shapes)
-        self.theta, self.velocity = torch.zeros(total), torch.zeros(total)
+        super().__init__(sum(int(np.prod(shape)) for shape in shapes))
         self._small_gradient = torch.zeros(small)
         self._small_velocity = self.velocity[:small]
         places, speeds = cut(self.theta, shapes), cut(self.velocity, shapes)
@@ -80,24 +77,11 @@ class FusedNet:
         self._buffers: dict[tuple[int, bool], Buffers] = {}
         self._eye = torch.eye(self._hidden[-1])
 
-    def _pairs(self) -> list[tuple[Tensor, Tensor]]:
+    def pairs(self) -> list[tuple[Tensor, Tensor]]:
         """(own, torch's) view of every parameter, with torch's shapes."""
         own = [w.permute(0, 3, 1, 2) for w in self._conv_weights] + [*self._weights, *self._conv_biases, *self._biases]
         theirs = [layer.weight for layer in self._sources] + [layer.bias for layer in self._sources]
         return [(a, b) for a, b in zip(own, theirs, strict=True) if b is not None]
-
-    @torch.no_grad()
-    def load(self) -> None:
-        """Take the network's parameters, with no momentum."""
-        for own, source in self._pairs():
-            own.copy_(source)
-        self.velocity.zero_()
-
-    @torch.no_grad()
-    def store(self) -> None:
-        """Write the parameters back into the network."""
-        for own, target in self._pairs():
-            target.copy_(own)
 
     def prepare(self, x: Tensor) -> Prepared:
         """(n, c, h, w) -> padded rows with even columns before odd ones, for ``step`` and ``outputs``."""

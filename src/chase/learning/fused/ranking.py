@@ -11,17 +11,17 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from chase.learning.fused.buffers import cut
+from chase.learning.fused.parameters import FlatParameters, cut
 
 
-class FusedRanking:
+class FusedRanking(FlatParameters):
     """One fully connected branch a block, ReLU, joined, one score; all parameters in ``theta``."""
 
     def __init__(self, branches: Sequence[nn.Linear], score: nn.Linear, margin: float) -> None:
         self._sources, self._margin = [*branches, score], margin
+        super().__init__(sum(p.numel() for layer in self._sources for p in layer.parameters()))
         shapes = [tuple(p.shape) for layer in self._sources for p in (layer.weight, layer.bias)]
-        total = sum(p.numel() for layer in self._sources for p in layer.parameters())
-        self.theta, self._velocity, self._gradient = torch.zeros(total), torch.zeros(total), torch.zeros(total)
+        self._gradient = torch.zeros_like(self.theta)
         places, gradients = cut(self.theta, shapes), cut(self._gradient, shapes)
         self._weights, self._biases = places[0:-2:2], places[1:-2:2]
         self._score, self._score_bias = places[-2][0], places[-1]
@@ -29,20 +29,8 @@ class FusedRanking:
         self._score_gradient, self._score_bias_gradient = gradients[-2][0], gradients[-1]
         self._places = places
 
-    @torch.no_grad()
-    def load(self) -> None:
-        """Take the module's parameters, with no momentum."""
-        for place, source in self._pairs():
-            place.copy_(source)
-        self._velocity.zero_()
-
-    @torch.no_grad()
-    def store(self) -> None:
-        """Write the parameters back into the module."""
-        for place, target in self._pairs():
-            target.copy_(place)
-
-    def _pairs(self) -> list[tuple[Tensor, Tensor]]:
+    def pairs(self) -> list[tuple[Tensor, Tensor]]:
+        """(own, torch's) view of every parameter."""
         theirs = [p for layer in self._sources for p in (layer.weight, layer.bias)]
         return list(zip(self._places, theirs, strict=True))
 
@@ -76,10 +64,10 @@ class FusedRanking:
             torch.sum(part, 0, out=to_bias)
             gradients.append(torch.mm(part, weight))
         lr, momentum, weight_decay = sgd
-        self._velocity.mul_(momentum).add_(self._gradient)
+        self.velocity.mul_(momentum).add_(self._gradient)
         if weight_decay:
-            self._velocity.add_(self.theta, alpha=weight_decay)
-        self.theta.add_(self._velocity, alpha=-lr)
+            self.velocity.add_(self.theta, alpha=weight_decay)
+        self.theta.add_(self.velocity, alpha=-lr)
         return gradients, loss
 
     def _ranking(self, predicted: Tensor, real: Tensor, want_loss: bool) -> tuple[Tensor, float]:
