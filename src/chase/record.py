@@ -1,7 +1,7 @@
 """A run is a directory.
 
     settings.toml      resolved settings
-    environment.json   versions, machine, run id
+    environment.json   versions, source, machine, run id
     model.json         the network, its classes and its input: enough to use the model without the data
     coverage.json      samples and initial labels by client and class (simulation only)
     metrics.jsonl      a line a round, flushed
@@ -21,23 +21,20 @@ import fcntl
 import gzip
 import json
 import os
-import platform
 import secrets
 import shutil
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
 from chase.core.errors import RunDirectoryError
+from chase.core.provenance import provenance
 from chase.settings import Settings, from_mapping, read_file, to_toml
 
 MAY_CHANGE = frozenset({"rounds", "target_accuracy", "total_budget", "data_dir", "engine", "workers", "wait", "log_to"})
 """Settings that a resumed run may change: what was computed so far stays as it is."""
-
-PACKAGES = ("torch", "numpy", "safetensors", "scikit-learn")
 
 
 @contextmanager
@@ -72,22 +69,7 @@ def write_atomically(path: Path, content: bytes) -> None:
 
 def environment(run: str, settings: Settings) -> dict[str, Any]:
     """What a result depends on besides its settings."""
-    found: dict[str, str] = {}
-    for package in ("chase-fal", *PACKAGES):
-        try:
-            found[package] = version(package)
-        except PackageNotFoundError:
-            found[package] = "not installed as a package"
-    return {
-        "run": run,
-        "python": platform.python_version(),
-        "platform": platform.platform(),
-        "processor": platform.processor() or platform.machine(),
-        "cores": os.cpu_count(),
-        "packages": found,
-        "command": sys.argv,
-        "settings": settings.model_dump(),
-    }
+    return {"run": run, **provenance(), "command": sys.argv, "settings": settings.model_dump()}
 
 
 def read_jsonl(path: Path) -> list[dict[str, Any]]:

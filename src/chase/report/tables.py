@@ -179,12 +179,22 @@ def runs_table(methods: Sequence[Method]) -> Table:
     return Table(("method", "directory", "seed", "rounds", "time"), rows, text_columns=2)
 
 
+VERSIONS = {
+    "source": "source of chase-fal (digest)",
+    "python": "python",
+    "platform": "platform",
+    "processor": "processor",
+    "cores": "cores",
+}
+"""What of environment.json is shown besides the packages, by key."""
+
+
 def versions(runs: Sequence[RunData]) -> Table:
     """What the results depend on besides the settings; where runs differ, each value once."""
     found: dict[str, list[str]] = {}
     for run in runs:
         around = run.environment
-        plain = {key: around[key] for key in ("python", "platform", "processor", "cores") if key in around}
+        plain = {name: around[key] for key, name in VERSIONS.items() if key in around}
         for name, value in {**around.get("packages", {}), **plain}.items():
             found.setdefault(name, []).append(str(value))
     return Table(
