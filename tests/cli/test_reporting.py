@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import csv
 import json
 import shutil
 
@@ -7,6 +8,8 @@ import pytest
 
 from chase.cli.progress import RunProgress
 from chase.server import Server
+from chase.studies.catalog import find_study
+from chase.studies.plan import Options, plan, write_plan
 
 SMALL = ("--set", "clients=2", "--set", "engine=inprocess")
 
@@ -76,6 +79,23 @@ def test_a_directory_without_a_run_is_one_sentence_and_exit_code_2(chase, tmp_pa
     assert (done.code, done.out) == (2, "")
     assert done.err.startswith(f"chase: {place} ")
     assert done.err.count("\n") == 1
+
+
+def test_a_study_without_a_finished_round_is_one_sentence(chase, tmp_path):
+    write_plan(tmp_path, "ablation", plan(find_study("ablation"), Options(("digits",), ("EV",), 2, 1)))
+    shown = chase("report", tmp_path)
+    assert shown.code == 2
+    assert "no round of its studies is finished yet" in shown.err
+
+
+def test_a_report_has_its_tables_beside_it(chase, run_dir, tmp_path):
+    shown = chase("report", run_dir, "--out", tmp_path / "page.html")
+    assert f"tables: {tmp_path / 'page-tables'}" in shown.out
+    names = {path.name for path in (tmp_path / "page-tables").iterdir()}
+    assert {"summary.csv", "accuracy.tex", "settings.csv", "versions.tex"} <= names
+    assert "results.csv" not in names, "one method is compared with nothing"
+    rows = list(csv.DictReader((tmp_path / "page-tables" / "summary.csv").read_text().splitlines()))
+    assert 0 < float(rows[0]["accuracy, %"]) <= 100
 
 
 def test_show_of_many_runs_points_to_report(chase, run_dir):

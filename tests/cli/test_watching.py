@@ -31,6 +31,14 @@ def test_a_run_is_shown_with_its_curves(chase, run_dir: Path) -> None:
     assert "left" not in shown.out.splitlines()[0]
 
 
+def test_a_run_that_stopped_at_its_target_is_over(chase, tmp_path: Path) -> None:
+    ran = chase("run", "digits", "--rounds", "30", "--set", "target_accuracy=0.01", "--out", tmp_path / "one")
+    assert ran.code == 0
+    lines, over = view(tmp_path / "one")
+    assert over
+    assert "left" not in str(lines[0])
+
+
 def test_runs_beside_each_other(chase, run_dir: Path) -> None:
     assert "one  round 3/3" in chase("watch", run_dir.parent).out
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -8,6 +9,7 @@ import pytest
 
 from chase.core.errors import RunDirectoryError
 from chase.report import plots, tables, versus
+from chase.report.holdings import client_accuracies
 from chase.report.runs import PROCESSOR, WALL, accuracy, by_method, clock, find_runs, frozen_share, metric, read_run
 from chase.report.sections import cards
 
@@ -120,3 +122,15 @@ def test_metrics_that_chase_did_not_write_are_named(make_run, line):
         file.write(line + "\n")
     with pytest.raises(RunDirectoryError, match=r"metrics\.jsonl, line 2"):
         read_run(path)
+
+
+def test_an_isolated_client_is_measured_on_its_own_classes_like_the_global_model(make_run):
+    """Client 0 holds classes 0 and 1 in equal parts, client 1 only class 0; class 2 was never measured."""
+    run = read_run(make_run("a", [0.2, 0.4]))
+    held = {"held": [[10, 10, 0], [5, 0, 5]], "clients": ["0", "1"], "classes": ["a", "b", "c"]}
+    run = replace(run, coverage=held)
+    assert client_accuracies(run) == pytest.approx([0.3, 0.4]), "(0.4 + 0.2) / 2, and 0.4"
+    alone = {"0": {"per_class": [1.0, 0.5, 0.0]}, "1": {"per_class": [0.8, 0.0, 0.2]}}
+    isolated = replace(run, metrics=[*run.metrics[:-1], {**run.metrics[-1], "client_scores": alone}])
+    assert client_accuracies(isolated) == pytest.approx([0.75, 0.5])
+    assert client_accuracies(replace(isolated, coverage={})) is None

@@ -8,11 +8,14 @@ import pytest
 from chase.report import versus
 from chase.report.runs import by_method, find_runs, read_run
 from chase.report.statistics import (
+    ABOVE,
+    BELOW,
     HIGHER,
     LOWER,
     NOISE,
     UNKNOWN,
     Difference,
+    Interval,
     accuracy_after,
     differences,
     holm,
@@ -62,10 +65,25 @@ def test_paired_test_of_differences():
 
 @pytest.mark.parametrize(
     ("values", "verdict"),
-    [([1.0, 1.1, 0.9], HIGHER), ([-1.0, -1.1, -0.9], LOWER), ([1.0, -1.0, 0.5], NOISE), ([4.0], UNKNOWN)],
+    [([1.0, 1.1, 0.9], ABOVE), ([-1.0, -1.1, -0.9], BELOW), ([1.0, -1.0, 0.5], NOISE), ([4.0], UNKNOWN)],
 )
-def test_a_difference_is_called_what_it_is(values, verdict):
+def test_below_six_seeds_a_verdict_only_says_where_the_interval_lies(values, verdict):
     assert Difference("a", np.array(values)).verdict == verdict
+
+
+@pytest.mark.parametrize(("mean", "p", "verdict"), [(1.0, 0.01, HIGHER), (-1.0, 0.01, LOWER), (1.0, 0.05, NOISE)])
+def test_a_test_decides_where_there_is_one(mean, p, verdict):
+    assert Difference("a", mean + np.array([-0.1, 0.1] * 3), p).verdict == verdict
+
+
+def test_intervals_end_where_values_can_be():
+    assert Interval(50.0, -31.5, 131.5, 2).within(0, 100) == Interval(50.0, 0.0, 100.0, 2)
+    assert Interval(3.0, -1.0, 7.0, 2).within(0) == Interval(3.0, 0.0, 7.0, 2)
+
+
+def test_a_small_p_is_not_called_zero():
+    said = [versus.p_value(p) for p in (None, 0.0, 0.0004, 0.0006, 0.25)]
+    assert said == ["–", "< 0.001", "< 0.001", "0.001", "0.250"]
 
 
 def seeds(make_run, name, ends, **settings):
@@ -98,7 +116,8 @@ def test_the_sentence_says_noise_plainly(make_run):
     )
     (text,) = versus.findings(by_method(find_runs(places)))
     assert text.startswith("chase against random after round 2: 50.0 % against 50.0 %, ")
-    assert text.endswith("3 seeds): a difference within noise.")
+    assert "3 seeds): within noise. Area under the label curve: +0.00 points (95 % interval" in text
+    assert text.endswith("3 seeds): within noise.")
     (alone,) = versus.findings(by_method(find_runs([places[0], places[3]])))
     assert "+10.00 points with one seed, which says nothing about noise" in alone
 
@@ -106,9 +125,42 @@ def test_the_sentence_says_noise_plainly(make_run):
 def test_area_is_the_mean_accuracy_over_labels(make_run):
     """Labels 0, 2, 4 at 10, 20, 60 %: (15 * 2 + 40 * 2) / 4 = 27.5; up to round 2, 15."""
     run = read_run(make_run("a", [0.1, 0.2, 0.6]))
-    assert label_area()(run) == pytest.approx(27.5)
-    assert label_area(2)(run) == pytest.approx(15.0)
-    assert np.isnan(label_area(1)(run))
+    alone = by_method([run])
+    assert label_area(alone, 3)(run) == pytest.approx(27.5)
+    assert label_area(alone, 2)(run) == pytest.approx(15.0)
+    assert np.isnan(label_area(alone, 1)(run))
+
+
+def test_areas_are_over_the_labels_that_all_runs_have(make_run):
+    """The second run stops at 2 labels; the first at 10, 20, 60 % is then (10 + 20) / 2 = 15, not 27.5."""
+    runs = [read_run(make_run("a", [0.1, 0.2, 0.6])), read_run(make_run("b", [0.3, 0.5], strategy="random"))]
+    area = label_area(by_method(runs), 3)
+    assert [area(run) for run in runs] == pytest.approx([15.0, 40.0])
+
+
+def test_means_in_a_sentence_are_over_the_seeds_that_both_have(make_run):
+    places = seeds(make_run, "a", [0.5, 0.9], strategy="chase") + seeds(make_run, "b", [0.4], strategy="random")
+    (text,) = versus.findings(by_method(find_runs(places)))
+    assert "50.0 % against 40.0 %, +10.00 points with one seed" in text
+
+
+def test_an_area_beyond_noise_is_told_beside_an_end_within_it(make_run):
+    """All end at 50 %, but the first is at 30, 31 and 32 % after round 2 where the others are at 10."""
+    ours = [make_run(f"a{n}", [0.1, 0.3 + n / 100, 0.5], seed=n, strategy="chase") for n in range(3)]
+    theirs = [make_run(f"b{n}", [0.1, 0.1, 0.5], seed=n, strategy="random") for n in range(3)]
+    methods = by_method(find_runs(ours + theirs))
+    (text,) = versus.findings(methods)
+    assert "+0.00 points (95 % interval +0.00 to +0.00, 3 seeds): within noise. Area" in text
+    assert text.endswith("higher by this interval alone (too few seeds for a test).")
+    table = versus.results(methods)
+    assert list(table.columns[4:]) == [
+        "accuracy minus random's, points",
+        "accuracy: verdict",
+        "area minus random's, points",
+        "area: verdict",
+    ]
+    assert [table.rows[0][i] for i in (5, 7)] == [NOISE, ABOVE]
+    assert [table.is_text(i) for i in range(8)] == [True, False, False, False, False, True, False, True]
 
 
 def test_what_an_accuracy_took(make_run):

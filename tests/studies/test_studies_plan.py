@@ -46,6 +46,15 @@ def test_a_name_depends_on_what_decides_results_and_on_nothing_else() -> None:
     assert not set(names()) & set(names(scale=0.5))
 
 
+def test_settings_that_decide_no_result_make_no_scene_of_their_own() -> None:
+    plain, logged, other = (
+        plan(find_study("ablation"), Options(("digits",), ("EV",), 2, 1, changes=changes))[0]
+        for changes in ({}, {"log_to": ["tensorboard"], "target_accuracy": 0.9}, {"clients": 3})
+    )
+    assert (logged.scene, logged.name) == (plain.scene, plain.name)
+    assert other.scene != plain.scene
+
+
 def test_a_plan_reads_back_and_grows(tmp_path: Path) -> None:
     first = plan(find_study("ablation"), Options(("digits",), rounds=2, seeds=1))
     write_plan(tmp_path, "ablation", first)

@@ -15,6 +15,7 @@ from chase.record import read_jsonl
 from chase.report import charts
 from chase.report.runs import Method
 from chase.report.tables import NONE
+from chase.settings import load
 from chase.studies import paper
 from chase.studies.catalog import STUDIES, find_study
 from chase.studies.figures import FIGURES, places, smooth
@@ -22,7 +23,15 @@ from chase.studies.job import is_done, open_job
 from chase.studies.page import parts_section, write_study
 from chase.studies.plan import Options, plan, plans_in, write_plan
 from chase.studies.publish import across_text, pack, publish
-from chase.studies.results import findings, paper_table, read_studies, variant_table
+from chase.studies.results import (
+    departures,
+    findings,
+    paper_findings,
+    paper_table,
+    read_studies,
+    settled_share,
+    variant_table,
+)
 from chase.studies.runner import look
 
 TINY = {"clients": 2, "local_epochs": 2}
@@ -53,7 +62,12 @@ def test_the_page_says_what_was_found_and_what_is_missing(finished: Path) -> Non
     assert "Samples of each class, by client" in text
     assert "Confusion: EV" in text
     assert text.count("data:image/png;base64,") >= 4, "the gallery shows what was asked for"
+    (finished / "ablation-tables" / "old-results.csv").touch()
+    write_study(result, finished)
     tables = {file.name for file in (finished / "ablation-tables").iterdir()}
+    assert "old-results.csv" not in tables
+    for name in ("results", "cost", "to-reach", "summary", "accuracy", "settings", "versions"):
+        assert any(file.endswith(f"data-{name}.csv") for file in tables), name
     assert {name.rsplit(".", 1)[1] for name in tables} == {"csv", "tex"}
     assert any("results" in name for name in tables)
 
@@ -74,6 +88,8 @@ def test_results_are_made_from_the_packed_runs_alone_and_the_same_each_time(fini
     assert all((out / name).read_text().startswith("<svg xmlns=") for name in linked)
     assert "var(--" not in (out / linked[0]).read_text()
     assert re.search(r'<svg [^>]*width="\d+" height="\d+"', (out / linked[0]).read_text()), "else it fills the page"
+    for stale in ("figures/old.svg", "tables/old.csv"):
+        (out / "tiny" / stale).write_text("of an arm that is no more")
     pack(finished, out / "tiny")
     publish(out)
     assert {p.relative_to(out): p.read_bytes() for p in out.rglob("*") if p.is_file()} == first
@@ -191,7 +207,7 @@ def test_parts_that_are_steps_of_one_quantity_share_a_figure(
         ("FedRandom", [0.2, 0.6], 2),
         ("EV", [0.2, 0.6], 2),
     ]
-    text = "\n".join(across_text(whole, tmp_path, tmp_path))
+    text = "\n".join(across_text(whole, tmp_path, tmp_path, set()))
     assert f"## ablation: {scene.scene}, all parts" in text
     (file,) = (tmp_path / "figures").iterdir()
     assert file.name.startswith("ablation-digits-reco")
@@ -230,6 +246,45 @@ def test_nothing_to_export_is_one_sentence(tmp_path: Path) -> None:
     with pytest.raises(ChaseError, match="nothing to export"):
         pack(tmp_path / "new", tmp_path / "out")
     assert not (tmp_path / "out").exists()
+
+
+def test_settings_that_are_not_the_papers_are_named(finished: Path) -> None:
+    scene = read_studies(finished)[0].scenes[0]
+    own = load("mnist", {"behaviour": "ReCo", "clients": 50, "lr": 0.1, "rounds": 7, "strategy": "random"})
+    jobs = [replace(scene.jobs[0], settings=own)]
+    assert departures(replace(scene, jobs=jobs)) == ["clients = 50", "lr = 0.1"]
+    shared = own.model_copy(update={"clients": 10, "lr": load("mnist").lr, "partition": "shards-reference"})
+    assert departures(replace(scene, jobs=[replace(jobs[0], settings=shared)])) == [], "it has a note of its own"
+
+
+def test_ours_stand_beside_the_papers_in_a_sentence(finished: Path) -> None:
+    scene = read_studies(finished)[0].scenes[0]
+    own = [replace(job, settings=load("mnist", {"behaviour": "ReCo"})) for job in scene.jobs]
+    fifty = [
+        Method(
+            m.label,
+            [
+                replace(r, metrics=[{**r.metrics[-1], "round": n, "test_accuracy": 0.7} for n in range(1, 61)])
+                for r in m.runs
+            ],
+        )
+        for m in scene.methods
+    ]
+    (said,) = paper_findings(replace(scene, jobs=own, methods=fifty))
+    random, ev = (paper.accuracy("mnist", name)[50] for name in ("FedRandom", "EV"))
+    assert (
+        said
+        == f"Ours against the paper's after round 50. FedRandom: 70.0 % against {random} %; EV: 70.0 % against {ev} %."
+    )
+    assert paper_findings(replace(scene, jobs=own)) == [], "its first round is the 50th"
+
+
+def test_questions_about_samples_that_never_changed_class_are_counted(finished: Path) -> None:
+    scene = read_studies(finished)[0].scenes[0]
+    run = scene.methods[-1].runs[0]
+    asked = [{"ev": ev, "strategy": "ev"} for ev in (0, 0, 3, 1)] + [{"ev": 0, "strategy": "random"}]
+    assert settled_share(replace(run, selections=asked)) == 0.5
+    assert settled_share(replace(run, selections=asked[-1:])) is None
 
 
 def test_the_papers_figures() -> None:

@@ -12,13 +12,14 @@ from pathlib import Path
 
 import pytest
 
+from chase.cli.studying import study
 from chase.core.errors import ChaseError
 from chase.experiment import Experiment
 from chase.record import read_jsonl
 from chase.studies.catalog import find_study
 from chase.studies.job import is_done, locked
 from chase.studies.plan import Options, Plan, plan, write_plan
-from chase.studies.runner import Progress, check, look, run_jobs, seconds_left
+from chase.studies.runner import Progress, check, held, look, run_jobs, seconds_left
 
 TINY = {"clients": 2, "local_epochs": 2}
 
@@ -112,8 +113,10 @@ def test_a_job_that_fails_is_named_and_the_others_go_on(tmp_path: Path) -> None:
 
 def test_two_runners_in_one_directory_are_refused(tmp_path: Path) -> None:
     work = prepared(tmp_path, tiny())
-    with locked(tmp_path / ".lock"), pytest.raises(ChaseError, match="being run"):
-        run_jobs(work, look(work, work.jobs), 1, lambda some: None)
+    before = work.path.read_bytes()
+    with held(tmp_path, "ablation"), pytest.raises(ChaseError, match="being run"):
+        study("ablation", data="digits", rounds=9, seeds=1, out=tmp_path)
+    assert work.path.read_bytes() == before, "the jobs still to come read their rounds from the plan"
 
 
 def test_time_left_is_the_estimate_put_right_by_what_was_measured() -> None:

@@ -21,17 +21,19 @@ def compare(arms: Sequence[Arm], out: Path, as_json: bool) -> None:
     write_arms(out, arms)
     for number, arm in enumerate(arms, start=1):
         run_arm(arm, out, f"[{number}/{len(arms)}] {arm.name}", as_json)
+    from chase.report.files import write_report_tables
     from chase.report.html import write_report  # only here: drawing takes a second to import
 
     runs = find_runs([out])
     page = write_report(runs, out / "report.html")
+    beside = write_report_tables(runs, page)
     methods = by_method(runs)
     if as_json:
-        body = {"directory": str(out), "report": str(page)}
+        body = {"directory": str(out), "report": str(page), "tables": str(beside)}
         print(json.dumps(body | {"methods": [summary_object(m.label, m.runs) for m in methods]}))
         return
     print_table(tables.brief(tables.summary(methods)))
-    print(f"comparison: {out}\nreport: {page}")
+    print(f"comparison: {out}\nreport: {page}\ntables: {beside}")
 
 
 def run_arm(arm: Arm, out: Path, title: str, as_json: bool) -> None:

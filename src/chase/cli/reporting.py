@@ -66,20 +66,34 @@ def report(places: Places, out: ReportOut = None, as_json: ReportJson = False) -
         from chase.cli.studying import write_pages
 
         pages = [str(page) for page in write_pages(places[0])]
+        if not pages:
+            raise RunDirectoryError(
+                f"{places[0]}: no round of its studies is finished yet, so there is nothing to show"
+            )
         print(json.dumps({"reports": pages}) if as_json else "\n".join(f"report: {page}" for page in pages))
         return
+    from chase.report.files import write_report_tables
     from chase.report.html import write_report  # only here: drawing takes a second to import
 
     runs = find_runs(places)
     if out is None:
         out = (places[0] if len(places) == 1 else Path()) / "report.html"
     write_report(runs, out)
+    beside = write_report_tables(runs, out)
     methods = by_method(runs)
     if as_json:
-        print(json.dumps({"report": str(out), "methods": [summary_object(m.label, m.runs) for m in methods]}))
+        print(
+            json.dumps(
+                {
+                    "report": str(out),
+                    "tables": str(beside),
+                    "methods": [summary_object(m.label, m.runs) for m in methods],
+                }
+            )
+        )
         return
     print_table(tables.brief(tables.summary(methods)))
-    print(f"report: {out}")
+    print(f"report: {out}\ntables: {beside}")
 
 
 def summary_object(label: str, runs: Sequence[RunData]) -> dict[str, object]:

@@ -25,7 +25,7 @@ from chase.report.tables import Table, duration
 from chase.studies.catalog import STUDIES, find_study
 from chase.studies.job import is_done
 from chase.studies.plan import Job, Options, Plan, plan, plan_file, write_plan
-from chase.studies.runner import Progress, check, look, run_jobs, seconds_left
+from chase.studies.runner import Progress, check, held, look, run_jobs, seconds_left
 from chase.studies.study import Study
 
 NameArg = Annotated[str, typer.Argument(metavar="NAME", help="A study (see `chase study list`).")]
@@ -100,13 +100,14 @@ def study(
         show_plan(planned, workers, as_json)
         return
     progress = look(planned, wanted)  # before anything is written: the data may not be there
-    work = write_plan(out, name, [*wanted, *finished_beside(chosen, options, out)])
-    with StudyProgress(name, workers, quiet=as_json) as view:
-        try:
-            run_jobs(work, progress, workers, view.show)
-        except KeyboardInterrupt:
-            view.say(f"stopped; finished rounds are saved. The same command goes on with it ({out}).")
-            raise typer.Exit(130) from None
+    with held(out, name):
+        work = write_plan(out, name, [*wanted, *finished_beside(chosen, options, out)])
+        with StudyProgress(name, workers, quiet=as_json) as view:
+            try:
+                run_jobs(work, progress, workers, view.show)
+            except KeyboardInterrupt:
+                view.say(f"stopped; finished rounds are saved. The same command goes on with it ({out}).")
+                raise typer.Exit(130) from None
     finish(work, progress, as_json)
 
 
@@ -190,7 +191,10 @@ def show_plan(work: Plan, workers: int, as_json: bool) -> None:
     ]
     columns = ("data", "arm", "jobs", "done", "rounds", "time on one core")
     print_table(Table(columns, rows, f"study {work.study}", text_columns=2))
-    print(f"{len(progress)} jobs, about {duration(left)} with {workers} at a time, if the machine stays as busy as now")
+    shared = len(work.jobs) - len(progress)
+    some = f" ({shared} fewer than above: arms share them)" if shared else ""
+    left_text = f"about {duration(left)} with {workers} at a time, if the machine stays as busy as now"
+    print(f"{len(progress)} jobs{some}, {left_text}")
 
 
 class StudyProgress:

@@ -23,7 +23,7 @@ def print_table(table: Table, console: Console | None = None) -> None:
     for place, column in enumerate(table.columns):
         words = [word for text in (column, *(row[place] for row in table.rows)) for word in text.split()]
         width = min(40, max(map(len, words), default=1))  # a figure is never cut in two
-        justify: Literal["left", "right"] = "left" if place < table.text_columns else "right"
+        justify: Literal["left", "right"] = "left" if table.is_text(place) else "right"
         drawn.add_column(column, justify=justify, min_width=width, overflow="fold")
     for row in table.rows:
         drawn.add_row(*row)

@@ -8,13 +8,15 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console, Group, RenderableType
+from rich.console import Group, RenderableType
 from rich.live import Live
 from rich.text import Text
 
+from chase.cli.terminal import screen
 from chase.core.errors import RunDirectoryError
 from chase.report.runs import RunData, is_run, read_run
 from chase.report.tables import NONE, duration, number
+from chase.settings import from_mapping
 from chase.studies.job import failure, held_by
 from chase.studies.plan import Plan, plans_in
 from chase.studies.results import has_ended
@@ -34,7 +36,7 @@ def register(app: typer.Typer) -> None:
 
 def watch(directory: DirArg, every: EveryOpt = 2.0, once: OnceOpt = False) -> None:
     """Watch a run or a study in the terminal; ends with it, or with Ctrl-C."""
-    console = Console(highlight=False)
+    console = screen()
     lines, over = view(directory)
     if once or over or not console.is_terminal:
         console.print(Group(*lines))
@@ -66,8 +68,8 @@ def view(directory: Path) -> tuple[list[RenderableType], bool]:
 
 
 def finished(run: RunData) -> bool:
-    """Whether a run has done all its rounds."""
-    return len(run.metrics) >= int(run.settings.get("rounds", 0))
+    """Whether a run has done its rounds, or stopped before by a target or a budget."""
+    return has_ended(run, from_mapping(run.settings))
 
 
 def spark(values: Iterable[float], width: int = WIDE) -> str:
@@ -93,7 +95,7 @@ def one_line(name: str, run: RunData, wanted: int = 0) -> str:
     text = f"{name}  round {done}/{rounds}"
     if done:
         text += f"  accuracy {number(run.last('test_accuracy'), 1, 100)} %  {spark(run.series('test_accuracy'), 16)}"
-        text += "" if done >= rounds else f"  {duration(left(run, rounds))} left"
+        text += "" if done >= rounds or finished(run) else f"  {duration(left(run, rounds))} left"
     return text
 
 

@@ -18,6 +18,7 @@ from chase.report.plots import (
     keep_percent,
     name_ticks,
     shorten,
+    tell_of_cuts,
 )
 from chase.report.runs import Numbers
 from chase.report.statistics import Interval
@@ -94,6 +95,7 @@ def points(title: str, xlabel: str, ylabel: str, marks: Sequence[Point]) -> str:
         keep_percent(axes, ylabel)
         _, right = axes.get_xlim()
         axes.set_xlim(0, min(right, 1.6 * max((mark.x.mean for mark in marks), default=right)) or 1.0)
+        tell_of_cuts(axes, "bars", from_zero=True)
         add_legend(figure, axes, columns)
         return to_svg(figure, title)
 
@@ -141,6 +143,7 @@ def values(
         if not xlabel and sum(map(len, names)) > 40:
             axes.tick_params(axis="x", labelrotation=45)
         axes.margins(x=0.08)
+        tell_of_cuts(axes, "bars", from_zero=True)
         if several:
             add_legend(figure, axes, columns)
         return to_svg(figure, title)
@@ -162,5 +165,6 @@ def differences(title: str, ylabel: str, curves: Sequence[Curve | None]) -> str:
         axes.xaxis.set_major_locator(MaxNLocator(nbins=7, integer=True))
         axes.margins(x=0.02)
         keep_means_readable(axes, [c for _, c in drawn], ROOM)
+        tell_of_cuts(axes, "bands")
         add_legend(figure, axes, columns)
         return to_svg(figure, title)

@@ -68,7 +68,7 @@ def difference_figure(methods: Sequence[Method], named: str) -> str:
         return ""
     title = f"Accuracy minus that of {base.label}"
     caption = (
-        "Mean of the differences seed by seed and its 95 % interval; where the band holds zero, noise explains it."
+        "Mean of the differences seed by seed and its 95 % interval; where the band holds zero, noise may explain it."
     )
     return html_figure(charts.differences(title, "points", curves), title, caption)
 

@@ -21,34 +21,57 @@ _ESCAPES = {
     "}": r"\}",
     "~": r"\textasciitilde{}",
     "^": r"\textasciicircum{}",
+    "<": r"\textless{}",
+    ">": r"\textgreater{}",
+    "|": r"\textbar{}",
     "–": "--",
 }
 
 
+_NUMBER = r"[+-]?\d[\d,]*(?:\.\d+)?"
+_FIGURE = re.compile(rf"({_NUMBER})(?: \(({_NUMBER})(?: to |–)({_NUMBER})\))?")
+"""``83.1``, ``83.1 (82.0 to 84.2)`` or ``83.1 (82.0–84.2)``."""
+
+
 def to_csv(table: Table) -> str:
-    """Comma-separated, a header line first; nothing measured is an empty cell, thousands are not marked."""
+    """Comma-separated, a header line first, for programs: figures are bare numbers, what was not measured is empty.
+
+    A column of figures with an interval or a range becomes three: the mean, ``..., low`` and ``..., high``.
+    """
+    columns = [_spread(name, [row[i] for row in table.rows], table.is_text(i)) for i, name in enumerate(table.columns)]
     out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(table.columns)
-    for row in table.rows:
-        writer.writerow(
-            ["" if cell == NONE else cell if i < table.text_columns else _plain(cell) for i, cell in enumerate(row)]
-        )
+    csv.writer(out, lineterminator="\n").writerows(zip(*(column for some in columns for column in some), strict=True))
     return out.getvalue()
 
 
+def _spread(name: str, cells: list[str], is_text: bool) -> list[list[str]]:
+    """One column of a table as columns of a file, the name first in each."""
+    if is_text:
+        return [[name, *("" if cell == NONE else cell for cell in cells)]]
+    read = [_FIGURE.fullmatch(cell) for cell in cells]
+    rows = [
+        [_plain(cell), "", ""] if m is None else [_plain(v or "") for v in m.groups()]
+        for cell, m in zip(cells, read, strict=True)
+    ]
+    several = any(high for _, _, high in rows)
+    return [
+        [title, *values]
+        for title, values in zip((name, f"{name}, low", f"{name}, high"), zip(*rows, strict=True), strict=True)
+    ][: 3 if several else 1]
+
+
 def _plain(cell: str) -> str:
-    return re.sub(r"(?<=\d),(?=\d{3})", "", cell)
+    return "" if cell == NONE else re.sub(r"(?<=\d),(?=\d{3})", "", cell).removeprefix("+")
 
 
 def escape_latex(text: str) -> str:
-    """Text that LaTeX sets as it is written here."""
-    return "".join(_ESCAPES.get(letter, letter) for letter in text)
+    """Text that LaTeX sets as it is written here; the sign before a number is a minus."""
+    return re.sub(r"(?<![\w)])-(?=\d)", r"$-$", "".join(_ESCAPES.get(letter, letter) for letter in text))
 
 
 def to_latex(table: Table) -> str:
     """A tabular with booktabs rules, to be set with \\input."""
-    kinds = "".join("l" if i < table.text_columns else "r" for i in range(len(table.columns)))
+    kinds = "".join("l" if table.is_text(i) else "r" for i in range(len(table.columns)))
     lines = [r"\begin{tabular}{" + kinds + "}", r"\toprule"]
     lines.append(" & ".join(escape_latex(c) for c in table.columns) + r" \\")
     lines.append(r"\midrule")
@@ -58,7 +81,7 @@ def to_latex(table: Table) -> str:
 
 def to_markdown(table: Table) -> str:
     """A table as Markdown."""
-    rule = ["---" if i < table.text_columns else "---:" for i in range(len(table.columns))]
+    rule = ["---" if table.is_text(i) else "---:" for i in range(len(table.columns))]
     rows = [[cell.replace("|", r"\|") for cell in row] for row in (table.columns, rule, *table.rows)]
     return "\n".join("| " + " | ".join(row) + " |" for row in rows) + "\n"
 

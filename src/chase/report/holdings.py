@@ -43,19 +43,24 @@ def held_drawing(run: RunData, most: int) -> tuple[str, str, str] | None:
 
 
 def client_accuracies(run: RunData) -> Numbers | None:
-    """Accuracy by client: an isolated client's own model, else the global model on the client's mix of classes."""
+    """Accuracy by client, on the client's own mix of classes: of its own model where it is isolated, else the global.
+
+    None where the run does not say what clients hold or how classes fare.
+    """
+    held = held_counts(run)
+    if held is None:
+        return None
     alone = run.metrics[-1].get("client_scores")
     if alone:
-        values = [alone[client].get("test_accuracy") for client in sorted(alone, key=int)]
-        return np.array([np.nan if v is None else v for v in values], dtype=np.float64)
-    held = held_counts(run)
-    known = [line["per_class"] for line in run.metrics if line.get("per_class")]
-    if held is None or not known:
+        by_client = [alone[client].get("per_class") for client in sorted(alone, key=int)]
+    else:
+        known = [line["per_class"] for line in run.metrics if line.get("per_class")]
+        by_client = [known[-1]] * len(held) if known else []
+    if len(by_client) != len(held) or not all(by_client):
         return None
-    by_class = np.array([np.nan if v is None else v for v in known[-1]], dtype=np.float64)
-    measured = np.isfinite(by_class)
-    share = held[:, measured]
-    mixed: Numbers = share @ by_class[measured] / np.maximum(share.sum(axis=1), 1.0)
+    by_class = np.array([[np.nan if v is None else v for v in row] for row in by_client], dtype=np.float64)
+    share = np.where(np.isfinite(by_class), held, 0.0)
+    mixed: Numbers = (share * np.nan_to_num(by_class)).sum(axis=1) / np.maximum(share.sum(axis=1), 1.0)
     return mixed
 
 
@@ -68,8 +73,8 @@ def client_accuracy_figure(methods: Sequence[Method]) -> str:
     size = len(next(iter(values.values())))
     title = "Accuracy by client, last round"
     caption = (
-        f"Seed {methods[0].first.seed}. The global model on a test set with the client's own mix of classes; for "
-        "isolated clients each one's own model on the whole test set."
+        f"Seed {methods[0].first.seed}. On a test set with the client's own mix of classes: the global model, or for "
+        "isolated clients each one's own, which need not know the other classes."
     )
     if size > MANY_CLIENTS:
         at = np.arange(1.0, size + 1)

@@ -14,7 +14,7 @@ from chase.report.covered import coverage_section
 from chase.report.federated import federation_section
 from chase.report.gallery import gallery_section
 from chase.report.holdings import holdings_section
-from chase.report.runs import Method, RunData, by_method, read_run
+from chase.report.runs import Method, RunData, alike, by_method, read_run
 from chase.report.sections import SECTIONS, Section
 
 
@@ -85,12 +85,6 @@ def sections_of(methods: Sequence[Method], against: str = "", said: bool = True)
     more = (coverage_section, holdings_section, gallery_section, federation_section)
     made[-1:-1] = [maker(methods) for maker in more]
     return [section for section in made if section is not None]
-
-
-def alike(methods: Sequence[Method]) -> bool:
-    """Whether methods can be compared: on one data set, under one behaviour and partition."""
-    same = ("data", "behaviour", "partition", "data_share", "clients")
-    return all(len({str(method.first.settings.get(key)) for method in methods}) == 1 for key in same)
 
 
 def write_report(runs: Sequence[RunData], out: Path) -> Path:

@@ -90,6 +90,7 @@ def lines(title: str, xlabel: str, ylabel: str, curves: Sequence[Curve | None], 
         keep_percent(axes, ylabel)
         if from_zero:
             axes.set_ylim(bottom=0)
+        tell_of_cuts(axes, "bands", from_zero or ylabel.endswith("(%)"))
         add_legend(figure, axes, columns)
         return to_svg(figure, title)
 
@@ -113,6 +114,15 @@ def keep_means_readable(axes: Axes, curves: Sequence[Curve], room: float = 0.8, 
     span = float(top - bottom) or 0.1 * abs(float(top)) or 1.0
     reach = max(room * span, least)
     axes.set_ylim(max(low, float(bottom) - reach), min(high, float(top) + reach))
+
+
+def tell_of_cuts(axes: Axes, what: str, from_zero: bool = False) -> None:
+    """Say above the axes that bands or bars go on beyond the frame, where they do and values can be there."""
+    drawn, (left, right), (bottom, top) = axes.dataLim, axes.get_xlim(), axes.get_ylim()
+    low = max(drawn.y0, 0.0) if from_zero else drawn.y0
+    high = min(drawn.y1, 100.0) if axes.get_ylabel().endswith("(%)") else drawn.y1
+    if low < bottom or high > top or drawn.x1 > right or max(drawn.x0, 0.0) < left:
+        axes.set_title(f"some {what} go on beyond the frame", loc="right", fontsize=8)
 
 
 @dataclass(frozen=True)

@@ -128,6 +128,12 @@ def accuracy(run: RunData) -> Numbers:
     return 100.0 * run.series("test_accuracy")
 
 
+def alike(methods: Sequence[Method]) -> bool:
+    """Whether methods can be compared: on one data set, under one behaviour and partition."""
+    same = ("data", "behaviour", "partition", "data_share", "clients")
+    return all(len({str(method.first.settings.get(key)) for method in methods}) == 1 for key in same)
+
+
 Quantity = Callable[[RunData], Numbers]
 
 

@@ -42,14 +42,15 @@ SectionMaker = Callable[[Sequence[Method]], Section | None]
 
 def html_table(table: tables.Table, note: str = "") -> str:
     """A table that scrolls sideways where it is wider than the screen."""
-    kinds = ["word" if i < table.text_columns else "number" for i in range(len(table.columns))]
+    kinds = ["word" if table.is_text(i) else "number" for i in range(len(table.columns))]
     head = "".join(f'<th scope="col" class="{k}">{escape(c)}</th>' for k, c in zip(kinds, table.columns, strict=True))
     body = "".join(
         "<tr>" + "".join(f'<td class="{k}">{_cell(c, k)}</td>' for k, c in zip(kinds, row, strict=True)) + "</tr>"
         for row in table.rows
     )
     below = f'<p class="note">{escape(note)}</p>' if note else ""
-    return f'<div class="wide"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>{below}'
+    named = f"<caption>{escape(table.title)}</caption>" if table.title else ""
+    return f'<div class="wide"><table>{named}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>{below}'
 
 
 def _cell(text: str, kind: str) -> str:
@@ -223,7 +224,8 @@ def cost_section(methods: Sequence[Method]) -> Section:
         html_figure(
             plots.lying_bars(title, "seconds a round", names, phases),
             title,
-            "Mean over rounds; clients' phases are added up over all clients, whether or not they ran side by side.",
+            "Wall-clock, so what else the machine did counts. Mean over rounds; clients' phases are added up over all "
+            "clients, whether or not they ran side by side.",
         )
         if phases
         else "",

@@ -14,11 +14,16 @@ from scipy import stats
 
 from chase.report.runs import WALL, Clock, Method, Numbers, RunData, accuracy
 
-CONFIDENCE = 0.95
+LEVEL = 0.05
+CONFIDENCE = 1 - LEVEL
 TEST_FROM = 6
 """Seeds from which on a test is made."""
 
-NOISE, HIGHER, LOWER, UNKNOWN = "within noise", "higher", "lower", "one seed: unknown"
+NOISE, UNKNOWN = "within noise", "one seed: unknown"
+HIGHER, LOWER = "higher", "lower"
+"""What a test says."""
+ABOVE, BELOW = "interval above 0", "interval below 0"
+"""What is said with too few seeds for a test."""
 
 OfRun = Callable[[RunData], float]
 
@@ -31,6 +36,10 @@ class Interval:
     low: float
     high: float
     count: int
+
+    def within(self, least: float, most: float = np.inf) -> Interval:
+        """The same, its ends kept where values can be: few seeds, and it reaches below no label or above 100 %."""
+        return Interval(self.mean, max(self.low, least), min(self.high, most), self.count) if self.count > 1 else self
 
 
 def interval(values: Numbers) -> Interval:
@@ -69,14 +78,13 @@ class Difference:
 
     @property
     def verdict(self) -> str:
-        """Higher, lower, or within noise."""
+        """Higher, lower, or within noise; without a test, where the interval lies."""
         found = self.interval
         if found.count < 2:
             return UNKNOWN
-        noise = self.p >= 1 - CONFIDENCE if self.p is not None else found.low <= 0.0 <= found.high
-        if noise:
-            return NOISE
-        return HIGHER if found.mean > 0 else LOWER
+        if self.p is not None:
+            return NOISE if self.p >= LEVEL else HIGHER if found.mean > 0 else LOWER
+        return NOISE if found.low <= 0.0 <= found.high else ABOVE if found.mean > 0 else BELOW
 
 
 def paired(method: Method, other: Method, of_run: OfRun) -> Numbers:
@@ -132,19 +140,29 @@ def accuracy_after(round: int) -> OfRun:
     return of_run
 
 
-def label_area(until: int = 0) -> OfRun:
+def label_curve(run: RunData, until: int) -> tuple[Numbers, Numbers]:
+    """(labels, accuracy) up to a round; of the rounds of one count of labels, the last evaluated stands for it."""
+    x, y = run.series("labels"), accuracy(run)
+    known = np.isfinite(x) & np.isfinite(y) & (run.rounds <= until)
+    x, y = x[known], y[known]
+    last = np.append(np.diff(x) > 0, True)[: x.size]
+    return x[last], y[last]
+
+
+def label_area(methods: Sequence[Method], until: int) -> OfRun:
     """Area under accuracy over labels up to a round, divided by the labels: the mean accuracy, in percent.
 
-    Trapezia between label counts; of the rounds of one count, the last evaluated stands for it.
+    Trapezia between counts of labels, over the counts that all runs of all methods went through; NaN without any.
     """
+    ends = [(x[0], x[-1]) for m in methods for run in m.runs if (x := label_curve(run, until)[0]).size]
+    low, high = (max(first for first, _ in ends), min(last for _, last in ends)) if ends else (0.0, 0.0)
 
     def of_run(run: RunData) -> float:
-        x, y = run.series("labels"), accuracy(run)
-        known = np.isfinite(x) & np.isfinite(y) & ((run.rounds <= until) if until else True)
-        x, y = x[known], y[known]
-        last = np.append(np.diff(x) > 0, True)[: x.size]
-        x, y = x[last], y[last]
-        return float(np.trapezoid(y, x) / (x[-1] - x[0])) if x.size > 1 else float("nan")
+        x, y = label_curve(run, until)
+        if not x.size or high <= low:
+            return float("nan")
+        at = np.concatenate([[low], x[(x > low) & (x < high)], [high]])
+        return float(np.trapezoid(np.interp(at, x, y), at) / (high - low))
 
     return of_run
 

@@ -17,12 +17,17 @@ NONE = "–"
 
 @dataclass(frozen=True)
 class Table:
-    """Cells by row; the first ``text_columns`` columns are words, the others numbers."""
+    """Cells by row; the first ``text_columns`` columns and those in ``words`` are words, the others numbers."""
 
     columns: Sequence[str]
     rows: Sequence[Sequence[str]]
     title: str = ""
     text_columns: int = 1
+    words: frozenset[int] = frozenset()
+
+    def is_text(self, place: int) -> bool:
+        """Whether a column holds words."""
+        return place < self.text_columns or place in self.words
 
 
 def number(value: float | None, digits: int = 2, scale: float = 1.0) -> str:

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
-from chase.report.runs import Method, Numbers, RunData, clock
+from chase.report.runs import Method, Numbers, clock
 from chase.report.statistics import (
+    ABOVE,
+    BELOW,
+    HIGHER,
+    LOWER,
     NOISE,
     UNKNOWN,
     Difference,
     Interval,
+    OfRun,
     Reached,
     accuracy_after,
     differences,
@@ -33,54 +38,53 @@ def baseline(methods: Sequence[Method], named: str = "") -> Method | None:
     return wanted[0] if wanted and len(methods) > 1 else None
 
 
-def with_interval(found: Interval, digits: int = 1, scale: float = 1.0, signed: bool = False) -> str:
+def with_interval(found: Interval, digits: int = 1, signed: bool = False) -> str:
     """``83.1 (82.0 to 84.2)``; the mean alone for one seed, a dash for none."""
     if not found.count:
         return NONE
 
     def said(value: float) -> str:
-        text = number(value, digits, scale)
+        text = number(value, digits)
         return f"+{text}" if signed and not text.startswith("-") and float(text.replace(",", "")) != 0 else text
 
     return said(found.mean) + (f" ({said(found.low)} to {said(found.high)})" if found.count > 1 else "")
 
 
-def of_runs(method: Method, of_run: Callable[[RunData], float]) -> Interval:
+def of_runs(method: Method, of_run: OfRun) -> Interval:
     """Mean and interval over a method's runs."""
     return interval(np.array([of_run(run) for run in method.runs], dtype=np.float64))
 
 
+def p_value(p: float | None) -> str:
+    """Three digits of a p; a dash where nothing was tested."""
+    return NONE if p is None else number(p, 3) if p >= 0.0005 else "< 0.001"
+
+
 def results(methods: Sequence[Method], named: str = "") -> Table:
-    """Accuracy and label area of each method with intervals and, beside them, the paired difference."""
+    """Accuracy and label area of each method with intervals and, beside them, the paired differences."""
     end, base = last_shared_round(methods), baseline(methods, named)
+    measures = {"accuracy": accuracy_after(end), "area": label_area(methods, end)}
     columns = ["method", "seeds", f"accuracy after round {end}, %", "area under the label curve, %"]
-    found: dict[str, Difference] = {}
+    rows = [
+        [m.label, str(len(m.runs)), *(with_interval(of_runs(m, of).within(0, 100)) for of in measures.values())]
+        for m in methods
+    ]
+    words = set()
     if base is not None:
-        columns += [f"minus {base.label}, points", "area, points", "p (Holm)", "verdict"]
-        found = {d.label: d for d in differences(methods, base, accuracy_after(end))}
-        areas = {d.label: d for d in differences(methods, base, label_area(end))}
-    rows = []
-    for method in methods:
-        row = [
-            method.label,
-            str(len(method.runs)),
-            with_interval(of_runs(method, accuracy_after(end))),
-            with_interval(of_runs(method, label_area(end))),
-        ]
-        if base is not None:
-            own = found.get(method.label)
-            row += (
-                [NONE] * 4
-                if own is None
-                else [
-                    with_interval(own.interval, 2, signed=True),
-                    with_interval(areas[method.label].interval, 2, signed=True),
-                    NONE if own.p is None else number(own.p, 3),
-                    own.verdict,
-                ]
-            )
-        rows.append(row)
-    return Table(columns, rows, "Results")
+        for what, of in measures.items():
+            found = {d.label: d for d in differences(methods, base, of)}
+            tested = any(d.p is not None for d in found.values())
+            columns += [f"{what} minus {base.label}'s, points", *([f"{what}: p (Holm)"] if tested else [])]
+            words.add(len(columns))
+            columns.append(f"{what}: verdict")
+            for method, row in zip(methods, rows, strict=True):
+                own = found.get(method.label)
+                row += _difference_cells(own, tested) if own else [NONE] * (3 if tested else 2)
+    return Table(columns, rows, "Results", words=frozenset(words))
+
+
+def _difference_cells(own: Difference, tested: bool) -> list[str]:
+    return [with_interval(own.interval, 2, signed=True), *([p_value(own.p)] if tested else []), own.verdict]
 
 
 def targets(methods: Sequence[Method]) -> list[float]:
@@ -131,7 +135,7 @@ def cost(methods: Sequence[Method], named: str = "") -> Table:
     base, time = baseline(methods, named), clock(methods)
 
     def a_round(method: Method, key: str) -> Interval:
-        return of_runs(method, lambda run: float(np.nanmean(run.series(key))))
+        return of_runs(method, lambda run: float(np.nanmean(run.series(key)))).within(0)
 
     against = a_round(base, time.key).mean if base is not None else float("nan")
     rows = []
@@ -140,8 +144,8 @@ def cost(methods: Sequence[Method], named: str = "") -> Table:
         rows.append(
             [
                 method.label,
-                with_interval(of_runs(method, lambda run: run.last("test_accuracy")), 1, 100),
-                with_interval(of_runs(method, lambda run: run.last("labels")), 0),
+                with_interval(of_runs(method, lambda run: 100 * run.last("test_accuracy")).within(0, 100)),
+                with_interval(of_runs(method, lambda run: run.last("labels")).within(0), 0),
                 with_interval(seconds, 2),
                 number(seconds.mean / against, 2) if against else NONE,
                 with_interval(a_round(method, "inferred_samples"), 0),
@@ -160,29 +164,55 @@ def cost(methods: Sequence[Method], named: str = "") -> Table:
 
 
 def findings(methods: Sequence[Method], named: str = "") -> list[str]:
-    """What the comparison found, a sentence a method, plainly."""
+    """What the comparison found, some sentences a method, plainly."""
     base, end = baseline(methods, named), last_shared_round(methods)
     if base is None or not end:
         return []
-    at_base = of_runs(base, accuracy_after(end))
-    found = []
-    for difference in differences(methods, base, accuracy_after(end)):
-        method = next(m for m in methods if m.label == difference.label)
-        found.append(sentence(difference, of_runs(method, accuracy_after(end)), base.label, at_base, end))
-    return found
+    after = accuracy_after(end)
+    areas = {d.label: d for d in differences(methods, base, label_area(methods, end))}
+    return [
+        f"{d.label} against {base.label} after round {end}: {sentence(d, both_means(methods, d.label, base, after))} "
+        f"Area under the label curve: {sentence(areas[d.label])}"
+        for d in differences(methods, base, after)
+    ]
 
 
-def sentence(difference: Difference, own: Interval, base: str, at_base: Interval, end: int) -> str:
-    """One difference in words."""
+def brief(methods: Sequence[Method], base: Method) -> list[list[str]]:
+    """A row a method: label, base, rounds, difference and verdict, difference of the areas and verdict."""
+    end = last_shared_round(methods)
+    found = differences(methods, base, accuracy_after(end))
+    areas = differences(methods, base, label_area(methods, end))
+    return [
+        [d.label, base.label, str(end), *_difference_cells(d, tested=False), *_difference_cells(area, tested=False)]
+        for d, area in zip(found, areas, strict=True)
+    ]
+
+
+def both_means(methods: Sequence[Method], label: str, base: Method, of_run: OfRun) -> tuple[float, float]:
+    """A method's mean and the base's over the seeds that both have; over each one's own where there is none."""
+    method = next(m for m in methods if m.label == label)
+    shared = {run.seed for run in method.runs} & {run.seed for run in base.runs}
+    own, theirs = ([of_run(r) for r in m.runs if r.seed in shared or not shared] for m in (method, base))
+    return float(np.mean(own)), float(np.mean(theirs))
+
+
+def sentence(difference: Difference, means: tuple[float, float] | None = None) -> str:
+    """One difference in words, after the means that it is of."""
     between, seeds = difference.interval, difference.interval.count
-    text = f"{difference.label} against {base} after round {end}: {own.mean:.1f} % against {at_base.mean:.1f} %"
+    text = f"{means[0]:.1f} % against {means[1]:.1f} %" if means is not None else ""
     if not seeds:
-        return f"{text}; no seed in common, so no difference can be given."
-    text += f", {between.mean:+.2f} points"
+        return f"{text}{'; ' if text else ''}no seed in common, so no difference can be given."
+    text += f"{', ' if text else ''}{between.mean:+.2f} points"
     if difference.verdict == UNKNOWN:
         return f"{text} with one seed, which says nothing about noise."
-    test = f", p = {difference.p:.3f} after Holm" if difference.p is not None else ""
-    said = "a difference within noise" if difference.verdict == NOISE else f"{difference.verdict} than {base}"
-    if difference.verdict != NOISE and difference.p is None:
-        said += " by this interval alone (too few seeds for a test)"
-    return f"{text} (95 % interval {between.low:+.2f} to {between.high:+.2f}, {seeds} seeds{test}): {said}."
+    p = p_value(difference.p)
+    test = "" if difference.p is None else f", p {p if p.startswith('<') else f'= {p}'} after Holm"
+    said = {
+        NOISE: "within noise",
+        HIGHER: "higher",
+        LOWER: "lower",
+        ABOVE: "higher by this interval alone (too few seeds for a test)",
+        BELOW: "lower by this interval alone (too few seeds for a test)",
+    }
+    seen = f"95 % interval {between.low:+.2f} to {between.high:+.2f}, {seeds} seeds{test}"
+    return f"{text} ({seen}): {said[difference.verdict]}."

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from chase.record import write_atomically
 from chase.report.comparing import findings_list
-from chase.report.export import write_table
+from chase.report.files import report_tables, write_tables
 from chase.report.html import page, sections_of
 from chase.report.sections import Section, grid, html_figure, html_table
 from chase.studies.figures import FIGURES, across
@@ -30,9 +30,12 @@ def write_study(result: StudyResult, directory: Path) -> Path | None:
         return None
     out = directory / f"{result.study.name}.html"
     write_atomically(out, render(result).encode())
-    for scene in shown:
-        for name, table in tables_of(scene).items():
-            write_table(table, directory / f"{result.study.name}-tables" / f"{scene.key}-{name}.csv")
+    found = {
+        f"{scene.key}-{name}": table
+        for scene in shown
+        for name, table in (report_tables(scene.methods, scene.part.against) | tables_of(scene)).items()
+    }
+    write_tables(found, directory / f"{result.study.name}-tables")
     return out
 
 

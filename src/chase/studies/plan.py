@@ -90,7 +90,8 @@ def make_job(number: int, scene: Scene, arm: str, arm_changes: Mapping[str, Any]
         given |= {"data_share": options.scale, "test_limit": max(LEAST_TESTED, round(options.scale * TESTED))}
     changes = {**scene.changes, **given, **options.changes, **arm_changes}
     chosen = settings_room.load(scene.preset, changes)
-    label = Scene(scene.preset, {**scene.changes, **options.changes}).label
+    decisive = {key: value for key, value in options.changes.items() if key not in MAY_CHANGE}
+    label = Scene(scene.preset, {**scene.changes, **decisive}).label
     if options.scale != 1.0:
         label += f", {100 * options.scale:g} % of the data"
     return Job(job_name(scene.preset, arm, chosen), number, label, arm, chosen)

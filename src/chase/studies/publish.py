@@ -16,6 +16,7 @@ from chase.record import read_jsonl, write_atomically
 from chase.report import charts, plots, versus
 from chase.report.comparing import difference_curves
 from chase.report.export import to_markdown, write_table
+from chase.report.files import SUFFIXES, remove_others
 from chase.report.runs import Quantity, accuracy, clock, metric
 from chase.report.sections import round_numbers
 from chase.report.style import GRID, INK, PAPER
@@ -127,15 +128,19 @@ def publish(root: Path) -> Path:
     if not places:
         raise RunDirectoryError(f"{root} holds no packed study: `chase study export DIR --out {root}/NAME` makes one")
     studies = [(place, result) for place in places for result in read_studies(place)]
-    parts = [HEAD, "## What was found\n"]
+    written: set[Path] = set()
+    parts = [HEAD, in_short(studies, root), "## What was found\n"]
     parts += [found_text(name_of(result, place, root), result) for place, result in studies]
     parts += notes_text(places, root)
     for place, result in studies:
-        parts += across_text(result, place, root)
-        parts += [study_text(scene, place, root) for scene in result.scenes if scene.methods]
+        parts += across_text(result, place, root, written)
+        parts += [study_text(scene, place, root, written) for scene in result.scenes if scene.methods]
     parts.append(repeat_text(studies, root))
     out = root / "README.md"
     write_atomically(out, "\n".join(parts).encode())
+    for place in places:
+        remove_others(place / "figures", written, (".svg",))
+        remove_others(place / "tables", written, SUFFIXES)
     return out
 
 
@@ -146,9 +151,24 @@ Every figure and table here is made from the raw metrics in this directory by on
     chase study publish .
 
 Means are over seeds; intervals and bands are 95 % (Student's t); differences are paired by seed. From six seeds on a
-paired t-test with Holm's correction decides; below, the interval alone: a difference whose interval holds zero is
-called noise. Nothing is shown that was not measured; figures of the paper are marked as such.
+paired t-test with Holm's correction decides; below, nothing is tested: the verdict is whether the interval holds zero
+("within noise") or lies above or below it, without correction for several methods: of twenty such intervals about one
+misses by chance. Nothing is shown that was not measured; figures of the paper are marked as such.
 """
+
+
+def in_short(studies: list[tuple[Path, StudyResult]], root: Path) -> str:
+    """Every comparison as a row of one table: its difference at the end, its area, and what both are worth."""
+    rows = []
+    for place, result in studies:
+        for scene in result.scenes:
+            base = versus.baseline(scene.methods, scene.part.against) if scene.methods else None
+            if base is not None:
+                for row in versus.brief(scene.methods, base):
+                    rows.append([name_of(result, place, root), scene.scene, *row])
+    columns = ("study", "data", "method", "against", "rounds", "points", "verdict", "area, points", "verdict on it")
+    table = Table(columns, rows, text_columns=4, words=frozenset({6, 8}))
+    return "## In short\n\n" + to_markdown(table) if rows else ""
 
 
 def name_of(result: StudyResult, place: Path, root: Path) -> str:
@@ -179,32 +199,34 @@ def notes_text(places: list[Path], root: Path) -> list[str]:
     return ["## Notes on these runs\n", *texts] if texts else []
 
 
-def across_text(result: StudyResult, place: Path, root: Path) -> list[str]:
-    """The figures over all parts of a study; their files are written."""
+def across_text(result: StudyResult, place: Path, root: Path, written: set[Path]) -> list[str]:
+    """The figures over all parts of a study; their files are written, and named in ``written``."""
     lines = []
     for scene, drawn in across(result).items():
         file = place / "figures" / f"{key_of(result.study.name, scene)}-across.svg"
         write_atomically(file, standalone(drawn.svg).encode())
+        written.add(file)
         lines += [f"## {name_of(result, place, root)}: {scene}, all parts\n"]
         lines += [f"![{drawn.title}, {scene}]({file.relative_to(root).as_posix()})\n", f"{drawn.caption}\n"]
     return lines
 
 
-def study_text(scene: SceneResult, place: Path, root: Path) -> str:
-    """Figures and tables of a scene; their files are written."""
+def study_text(scene: SceneResult, place: Path, root: Path, written: set[Path]) -> str:
+    """Figures and tables of a scene; their files are written, and named in ``written``."""
     where = place.relative_to(root).as_posix()
     lines = [f"## {scene.study.name}{'' if where == '.' else f' ({where})'}: {scene.title}\n", *unfinished(scene), ""]
     shown, captions = [], []
     for name, drawn in scene_figures(scene).items():
         file = place / "figures" / f"{scene.key}-{name}.svg"
         write_atomically(file, standalone(drawn.svg).encode())
+        written.add(file)
         shown.append((drawn.title, f"![{drawn.title}, {scene.title}]({file.relative_to(root).as_posix()})"))
         captions += [f"{drawn.title}: {drawn.caption}"] if drawn.caption else []
     for pair in (shown[i : i + 2] for i in range(0, len(shown), 2)):  # side by side
         lines.append(to_markdown(Table([title for title, _ in pair], [[image for _, image in pair]], text_columns=2)))
     lines += [" ".join(captions), ""] if captions else []
     for name, table in tables_of(scene).items():
-        write_table(table, place / "tables" / f"{scene.key}-{name}.csv")
+        written.update(write_table(table, place / "tables" / f"{scene.key}-{name}.csv"))
         lines += [f"**{table.title}**\n", to_markdown(table)]
         lines += [note, ""] if (note := table_note(name, scene)) else []
     if scene.study.note:

@@ -8,15 +8,20 @@ from pathlib import Path
 
 from chase.core.errors import RunDirectoryError
 from chase.experiment import stop_reason
+from chase.record import MAY_CHANGE
 from chase.report import versus
+from chase.report.files import comparison_tables
 from chase.report.runs import Method, RunData, clock, is_run, read_run
 from chase.report.statistics import OfRun, accuracy_after, interval, last_shared_round, paired
 from chase.report.tables import NONE, Table, number
-from chase.settings import Settings
+from chase.settings import Settings, load, presets
 from chase.studies import paper
 from chase.studies.catalog import STUDIES
 from chase.studies.plan import Job, Plan, plans_in
 from chase.studies.study import Part, Study
+
+BY_EV = frozenset({"ev", "chase"})
+"""Strategies that ask for the samples of the highest EV."""
 
 
 def key_of(*words: str) -> str:
@@ -133,10 +138,12 @@ def is_study(directory: Path) -> bool:
 def paper_table(result: SceneResult) -> Table | None:
     """Our accuracies and, below each, the paper's, at the paper's rounds; None where the paper has none."""
     rows, known = [], False
+    if last_shared_round(result.methods) < paper.ROUNDS[0]:
+        return None
     for method in result.methods:
         theirs = paper.accuracy(result.data, result.papers.get(method.label, "")) if result.beside_paper else {}
         known = known or bool(theirs)
-        ours = [versus.with_interval(versus.of_runs(method, accuracy_after(r))) for r in paper.ROUNDS]
+        ours = [versus.with_interval(versus.of_runs(method, accuracy_after(r)).within(0, 100)) for r in paper.ROUNDS]
         rows.append([method.label, "ours", *ours])
         if theirs:
             whose = "paper, not comparable" if why_not(result, method.label) else "paper"
@@ -178,11 +185,32 @@ def paper_notes(result: SceneResult) -> list[str]:
         notes.append(f"Ours ends after round {end}; the paper's rounds after that have nothing of ours beside them.")
     if settings.data_share < 1:
         notes.append(f"Only {100 * settings.data_share:g} % of the data was used here: not comparable with the paper.")
+    departed = departures(result)
+    if departed:
+        notes.append(f"Set otherwise than in the paper: {', '.join(departed)}.")
     if settings.partition == "shards-reference":
         notes.append("Shared out as the authors' code does it: clients share samples and some classes may be missing.")
     elif result.data in ("mnist", "cifar10", "emnist"):
         notes.append("Ours: no sample belongs to two clients; the authors' code let clients share samples.")
     return notes
+
+
+NOT_NAMED = MAY_CHANGE | {"seed", "data_share", "test_limit"}
+"""Settings that have notes of their own or decide no result."""
+
+
+def departures(result: SceneResult) -> list[str]:
+    """Settings of a scene that are not those of the paper's preset for the data with the arm on top."""
+    job = result.jobs[0]
+    arm = next((arm.changes for arm in result.part.arms if arm.label == job.arm), None)
+    if arm is None or result.data not in presets():
+        return []
+    own, theirs = job.settings.model_dump(), load(result.data, arm).model_dump()
+    return [
+        f"{key} = {own[key]}"
+        for key in own
+        if key not in NOT_NAMED and own[key] != theirs[key] and (key, own[key]) != ("partition", "shards-reference")
+    ]
 
 
 def minutes_table(result: SceneResult) -> Table | None:
@@ -216,9 +244,7 @@ def minutes_table(result: SceneResult) -> Table | None:
 def tables_of(result: SceneResult) -> dict[str, Table]:
     """The tables of a scene by a name for their files."""
     found: dict[str, Table | None] = {
-        "results": versus.results(result.methods, result.part.against),
-        "cost": versus.cost(result.methods, result.part.against),
-        "to-reach": versus.to_reach(result.methods, versus.targets(result.methods)),
+        **comparison_tables(result.methods, result.part.against),
         "paper": paper_table(result),
         "variants-paper": variant_table(result),
         "time-paper": minutes_table(result),
@@ -233,7 +259,38 @@ def findings(result: SceneResult) -> list[str]:
     against = result.part.against
     if against and against not in planned:
         said.append(f"Nothing is compared: {against}, which the others are to be compared with, was not run.")
-    return said + cost_findings(result) + unfinished(result)
+    return said + paper_findings(result) + settled_findings(result) + cost_findings(result) + unfinished(result)
+
+
+def paper_findings(result: SceneResult) -> list[str]:
+    """Ours beside the paper's after the last of its rounds that ours have reached, in a sentence."""
+    reached = [r for r in paper.ROUNDS if result.methods and r <= last_shared_round(result.methods)]
+    if not reached or not result.beside_paper:
+        return []
+    parts = []
+    for method in result.methods:
+        theirs = paper.accuracy(result.data, result.papers.get(method.label, ""))
+        if theirs and not why_not(result, method.label):
+            ours = versus.of_runs(method, accuracy_after(reached[-1])).mean
+            parts.append(f"{method.label}: {ours:.1f} % against {theirs[reached[-1]]:.1f} %")
+    return [f"Ours against the paper's after round {reached[-1]}. {'; '.join(parts)}."] if parts else []
+
+
+def settled_findings(result: SceneResult) -> list[str]:
+    """How many of the samples that were asked for had an EV of 0, where it was measured."""
+    shares = {
+        method.label: [s for run in method.runs if (s := settled_share(run)) is not None] for method in result.methods
+    }
+    parts = [f"{label}: {100 * sum(some) / len(some):.0f} %" for label, some in shares.items() if some]
+    if not parts:
+        return []
+    return [f"Share of the samples asked for that had an EV of 0, so that chance chose among them. {'; '.join(parts)}."]
+
+
+def settled_share(run: RunData) -> float | None:
+    """The share of a run's questions whose EV was 0; None where none was chosen by a measured EV."""
+    measured = [line["ev"] for line in run.selections if line.get("strategy") in BY_EV and line.get("ev") is not None]
+    return sum(ev == 0 for ev in measured) / len(measured) if measured else None
 
 
 def cost_findings(result: SceneResult) -> list[str]:

@@ -12,11 +12,12 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from chase.core.errors import RunDirectoryError
-from chase.record import write_atomically
+from chase.record import read_jsonl, write_atomically
 from chase.studies.estimate import seconds_a_round
 from chase.studies.job import failure_of, is_done, locked, log_of
 from chase.studies.plan import Job, Plan
@@ -47,6 +48,8 @@ class Progress:
         """Read the lines that the job has written since the last look."""
         path = directory / self.job.name / "metrics.jsonl"
         if not path.is_file():
+            for line in read_jsonl(path)[self.rounds :]:  # exported: its lines are packed, and no more will come
+                self._take(line)
             return
         if path.stat().st_size < self._read:
             self._read, self.rounds, self.seconds = 0, 0, 0.0  # a resumed job cuts off what has no checkpoint
@@ -135,26 +138,33 @@ class Running:
             self.process.stdin.close()
 
 
+def held(directory: Path, study: str) -> AbstractContextManager[None]:
+    """A directory for one study at a time: its plan is written and its jobs are run by whoever holds it."""
+    return locked(directory / ".lock", wait=False, by=study)
+
+
 def run_jobs(
     plan: Plan, jobs: Sequence[Progress], workers: int, on_change: Callable[[Sequence[Progress]], None]
 ) -> None:
-    """Run what is not done, in order, ``workers`` at a time; a job that fails does not stop the others."""
-    with locked(plan.directory / ".lock", wait=False, by=plan.study):
-        waiting = [progress for progress in jobs if progress.state == "waiting"]
-        running: list[Running] = []
-        try:
-            while waiting or running:
-                while waiting and len(running) < workers:
-                    running.append(Running(plan, waiting.pop(0)))
-                for entry in running:
-                    entry.progress.update(plan.directory)
-                running = [entry for entry in running if not entry.ended()]
-                on_change(jobs)
-                if running:
-                    time.sleep(POLL)
-        finally:
+    """Run what is not done, in order, ``workers`` at a time; a job that fails does not stop the others.
+
+    For use within ``held``.
+    """
+    waiting = [progress for progress in jobs if progress.state == "waiting"]
+    running: list[Running] = []
+    try:
+        while waiting or running:
+            while waiting and len(running) < workers:
+                running.append(Running(plan, waiting.pop(0)))
             for entry in running:
-                entry.stop()
+                entry.progress.update(plan.directory)
+            running = [entry for entry in running if not entry.ended()]
+            on_change(jobs)
+            if running:
+                time.sleep(POLL)
+    finally:
+        for entry in running:
+            entry.stop()
 
 
 def check(jobs: Sequence[Progress]) -> None:
