@@ -152,6 +152,10 @@ def test_an_area_beyond_noise_is_told_beside_an_end_within_it(make_run):
     (text,) = versus.findings(methods)
     assert "+0.00 points (95 % interval +0.00 to +0.00, 3 seeds): within noise. Area" in text
     assert text.endswith("higher by this interval alone (too few seeds for a test).")
+    by_round = versus.by_round(methods)
+    assert by_round is not None
+    assert by_round.columns[1:] == ("1", "2", "3")
+    assert by_round.rows == [["chase", "0.00 (0.00 to 0.00)", "+21.00 (+18.52 to +23.48)", "0.00 (0.00 to 0.00)"]]
     table = versus.results(methods)
     assert list(table.columns[4:]) == [
         "accuracy minus random's, points",

@@ -28,6 +28,8 @@ def comparison_section(methods: Sequence[Method], named: str = "", said: bool = 
     found = versus.findings(methods, named) if said else ()
     body = findings_list(found) if found else ""
     body += html_table(versus.results(methods, named), HOW)
+    by_round = versus.by_round(methods, named)
+    body += html_table(by_round, versus.BY_ROUND) if by_round is not None else ""
     body += html_table(versus.cost(methods, named), clock(methods).note)
     targets = versus.targets(methods)
     if targets:

@@ -28,10 +28,11 @@ def report_tables(methods: Sequence[Method], named: str = "") -> dict[str, Table
     return {name: table for name, table in found.items() if table is not None and table.rows}
 
 
-def comparison_tables(methods: Sequence[Method], named: str = "") -> dict[str, Table]:
+def comparison_tables(methods: Sequence[Method], named: str = "") -> dict[str, Table | None]:
     """Methods against each other."""
     return {
         "results": versus.results(methods, named),
+        "by-round": versus.by_round(methods, named),
         "cost": versus.cost(methods, named),
         "to-reach": versus.to_reach(methods, versus.targets(methods)),
     }

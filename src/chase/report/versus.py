@@ -25,7 +25,7 @@ from chase.report.statistics import (
     last_shared_round,
     reached,
 )
-from chase.report.tables import NONE, Table, number
+from chase.report.tables import NONE, Table, number, some_rounds
 
 BASELINES = ("random", "FedRandom")
 
@@ -85,6 +85,20 @@ def results(methods: Sequence[Method], named: str = "") -> Table:
 
 def _difference_cells(own: Difference, tested: bool) -> list[str]:
     return [with_interval(own.interval, 2, signed=True), *([p_value(own.p)] if tested else []), own.verdict]
+
+
+BY_ROUND = "Every interval stands alone: of twenty, about one misses by chance."
+
+
+def by_round(methods: Sequence[Method], named: str = "") -> Table | None:
+    """Differences of accuracy from the baseline's after some rounds; None without a baseline."""
+    base, rounds = baseline(methods, named), some_rounds(methods)
+    if base is None or len(rounds) < 2:
+        return None
+    after = [{d.label: d.interval for d in differences(methods, base, accuracy_after(r))} for r in rounds]
+    rows = [[m.label, *(with_interval(a[m.label], 2, signed=True) for a in after)] for m in methods if m is not base]
+    columns = (f"accuracy minus {base.label}'s, points, after round", *map(str, rounds))
+    return Table(columns, rows, "Difference by round")
 
 
 def targets(methods: Sequence[Method]) -> list[float]:

@@ -19,5 +19,4 @@ STUDY = Study(
             ("inference-cost",),
         ),
     ),
-    "The paper's minutes a round are of its authors' GPU: compare ratios, not minutes.",
 )

@@ -238,6 +238,7 @@ def table_note(name: str, scene: SceneResult) -> str:
     """What must be said below a table, by its name."""
     notes = {
         "cost": clock(scene.methods).note,
+        "by-round": versus.BY_ROUND,
         "to-reach": versus.REACHED,
         "paper": " ".join(paper_notes(scene)),
         "time-paper": "The paper's minutes are of its authors' GPU: compare the ratios.",

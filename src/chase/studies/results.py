@@ -149,7 +149,7 @@ def paper_table(result: SceneResult) -> Table | None:
             whose = "paper, not comparable" if why_not(result, method.label) else "paper"
             rows.append([method.label, whose, *(number(theirs[r], 1) for r in paper.ROUNDS)])
     columns = ("accuracy, %, after round", "whose", *(str(r) for r in paper.ROUNDS))
-    return Table(columns, rows, "Beside the paper", text_columns=2) if known else None
+    return Table(columns, rows, "Accuracy beside the paper", text_columns=2) if known else None
 
 
 def why_not(result: SceneResult, label: str) -> str:
