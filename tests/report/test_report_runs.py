@@ -9,7 +9,7 @@ import pytest
 
 from chase.core.errors import RunDirectoryError
 from chase.report import plots, tables, versus
-from chase.report.holdings import client_accuracies
+from chase.report.clients import client_accuracies
 from chase.report.runs import PROCESSOR, WALL, accuracy, by_method, clock, find_runs, frozen_share, metric, read_run
 from chase.report.sections import cards
 

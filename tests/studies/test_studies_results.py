@@ -26,6 +26,7 @@ from chase.studies.publish import across_text, pack, publish
 from chase.studies.results import (
     departures,
     findings,
+    own_classes_findings,
     paper_findings,
     paper_table,
     read_studies,
@@ -277,6 +278,18 @@ def test_ours_stand_beside_the_papers_in_a_sentence(finished: Path) -> None:
         == f"Ours against the paper's after round 50. FedRandom: 70.0 % against {random} %; EV: 70.0 % against {ev} %."
     )
     assert paper_findings(replace(scene, jobs=own)) == [], "its first round is the 50th"
+
+
+def test_isolated_clients_are_also_judged_by_what_they_hold(finished: Path) -> None:
+    scene = read_studies(finished)[0].scenes[0]
+    assert own_classes_findings(scene) == []
+    method = scene.methods[0]
+    scores = {str(client): {"per_class": [0.5] * 10} for client in range(2)}
+    alone = [
+        replace(run, metrics=[*run.metrics[:-1], {**run.metrics[-1], "client_scores": scores}]) for run in method.runs
+    ]
+    (said,) = own_classes_findings(replace(scene, methods=[Method("alone", alone), method]))
+    assert re.search(r"mean over clients\. alone: 50\.0 %; FedRandom: \d+\.\d %\.$", said)
 
 
 def test_questions_about_samples_that_never_changed_class_are_counted(finished: Path) -> None:

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from chase.report import charts, plots
-from chase.report.runs import Method, Numbers, RunData
+from chase.report.clients import client_accuracies, held_counts
+from chase.report.runs import Method, RunData
 from chase.report.sections import Section, grid, html_figure
 
 MANY_CLIENTS = 40
@@ -19,12 +20,6 @@ def holdings_section(methods: Sequence[Method]) -> Section | None:
     figures = [f for f in (client_accuracy_figure(methods),) if f]
     figures += [f for f in (confusion_figure(method) for method in methods) if f]
     return Section("holdings", "Accuracy by client and confusion", grid(figures)) if figures else None
-
-
-def held_counts(run: RunData) -> Numbers | None:
-    """Samples of each class that each client holds (clients, classes); None where the run does not say."""
-    held = run.coverage.get("held")
-    return np.array(held, dtype=np.float64) if held else None
 
 
 def held_drawing(run: RunData, most: int) -> tuple[str, str, str] | None:
@@ -40,28 +35,6 @@ def held_drawing(run: RunData, most: int) -> tuple[str, str, str] | None:
     names = [str(name) for name in run.coverage["classes"]]
     svg = charts.matrix(title, ("class", "client"), names, clients, shown, "samples", logarithmic=True)
     return title, svg, caption
-
-
-def client_accuracies(run: RunData) -> Numbers | None:
-    """Accuracy by client, on the client's own mix of classes: of its own model where it is isolated, else the global.
-
-    None where the run does not say what clients hold or how classes fare.
-    """
-    held = held_counts(run)
-    if held is None:
-        return None
-    alone = run.metrics[-1].get("client_scores")
-    if alone:
-        by_client = [alone[client].get("per_class") for client in sorted(alone, key=int)]
-    else:
-        known = [line["per_class"] for line in run.metrics if line.get("per_class")]
-        by_client = [known[-1]] * len(held) if known else []
-    if len(by_client) != len(held) or not all(by_client):
-        return None
-    by_class = np.array([[np.nan if v is None else v for v in row] for row in by_client], dtype=np.float64)
-    share = np.where(np.isfinite(by_class), held, 0.0)
-    mixed: Numbers = (share * np.nan_to_num(by_class)).sum(axis=1) / np.maximum(share.sum(axis=1), 1.0)
-    return mixed
 
 
 def client_accuracy_figure(methods: Sequence[Method]) -> str:

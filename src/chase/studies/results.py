@@ -10,6 +10,7 @@ from chase.core.errors import RunDirectoryError
 from chase.experiment import stop_reason
 from chase.record import MAY_CHANGE
 from chase.report import versus
+from chase.report.clients import client_accuracies
 from chase.report.files import comparison_tables
 from chase.report.runs import Method, RunData, clock, is_run, read_run
 from chase.report.statistics import OfRun, accuracy_after, interval, last_shared_round, paired
@@ -259,7 +260,8 @@ def findings(result: SceneResult) -> list[str]:
     against = result.part.against
     if against and against not in planned:
         said.append(f"Nothing is compared: {against}, which the others are to be compared with, was not run.")
-    return said + paper_findings(result) + settled_findings(result) + cost_findings(result) + unfinished(result)
+    measured = own_classes_findings(result) + settled_findings(result) + cost_findings(result)
+    return said + paper_findings(result) + measured + unfinished(result)
 
 
 def paper_findings(result: SceneResult) -> list[str]:
@@ -274,6 +276,20 @@ def paper_findings(result: SceneResult) -> list[str]:
             ours = versus.of_runs(method, accuracy_after(reached[-1])).mean
             parts.append(f"{method.label}: {ours:.1f} % against {theirs[reached[-1]]:.1f} %")
     return [f"Ours against the paper's after round {reached[-1]}. {'; '.join(parts)}."] if parts else []
+
+
+def own_classes_findings(result: SceneResult) -> list[str]:
+    """How models do on what their clients hold, where some are isolated: the test set asks for all classes."""
+    runs = [run for method in result.methods for run in method.runs]
+    if not any(run.metrics[-1].get("client_scores") for run in runs):
+        return []
+    parts = []
+    for method in result.methods:
+        found = [100 * float(v.mean()) for run in method.runs if (v := client_accuracies(run)) is not None]
+        parts += [f"{method.label}: {sum(found) / len(found):.1f} %"] if found else []
+    return (
+        [f"On test sets with each client's own mix of classes, mean over clients. {'; '.join(parts)}."] if parts else []
+    )
 
 
 def settled_findings(result: SceneResult) -> list[str]:
