@@ -19,21 +19,14 @@ from chase.settings import load
 from chase.studies import paper
 from chase.studies.catalog import STUDIES, find_study
 from chase.studies.figures import FIGURES, places, smooth
+from chase.studies.findings import findings, own_classes_findings, paper_findings, settled_share
 from chase.studies.job import is_done, open_job
 from chase.studies.page import parts_section, write_study
 from chase.studies.plan import Options, plan, plans_in, write_plan
 from chase.studies.publish import across_text, pack, publish
-from chase.studies.results import (
-    departures,
-    findings,
-    own_classes_findings,
-    paper_findings,
-    paper_table,
-    read_studies,
-    settled_share,
-    variant_table,
-)
+from chase.studies.results import read_studies
 from chase.studies.runner import look
+from chase.studies.tables import departures, paper_table, variant_table
 
 TINY = {"clients": 2, "local_epochs": 2}
 

@@ -11,16 +11,9 @@ from chase.report.files import report_tables, write_tables
 from chase.report.html import page, sections_of
 from chase.report.sections import Section, grid, html_figure, html_table
 from chase.studies.figures import FIGURES, across
-from chase.studies.results import (
-    SceneResult,
-    StudyResult,
-    findings,
-    minutes_table,
-    paper_notes,
-    paper_table,
-    tables_of,
-    variant_table,
-)
+from chase.studies.findings import findings
+from chase.studies.results import SceneResult, StudyResult
+from chase.studies.tables import minutes_table, paper_notes, paper_table, tables_of, variant_table
 
 
 def write_study(result: StudyResult, directory: Path) -> Path | None:

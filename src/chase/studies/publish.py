@@ -23,19 +23,11 @@ from chase.report.style import GRID, INK, PAPER
 from chase.report.tables import Table, versions
 from chase.settings import from_mapping, read_file, to_toml
 from chase.studies.figures import FIGURES, Drawing, across
+from chase.studies.findings import findings, unfinished
 from chase.studies.plan import plans_in
 from chase.studies.repeat import commands
-from chase.studies.results import (
-    SceneResult,
-    StudyResult,
-    findings,
-    is_study,
-    key_of,
-    paper_notes,
-    read_studies,
-    tables_of,
-    unfinished,
-)
+from chase.studies.results import SceneResult, StudyResult, is_study, key_of, read_studies
+from chase.studies.tables import paper_notes, tables_of
 
 COPIED = ("model.json", "coverage.json", "confusion.json")
 RAW = ("metrics.jsonl", "selections.jsonl")

@@ -1,0 +1,130 @@
+"""The tables of a scene: methods against each other, and the paper's figures beside ours."""
+
+from __future__ import annotations
+
+from chase.record import MAY_CHANGE
+from chase.report import versus
+from chase.report.files import comparison_tables
+from chase.report.runs import Method, clock
+from chase.report.statistics import accuracy_after, interval, last_shared_round, paired
+from chase.report.tables import NONE, Table, number
+from chase.settings import load, presets
+from chase.studies import paper
+from chase.studies.results import SceneResult
+
+
+def tables_of(result: SceneResult) -> dict[str, Table]:
+    """The tables of a scene by a name for their files."""
+    found: dict[str, Table | None] = {
+        **comparison_tables(result.methods, result.part.against),
+        "paper": paper_table(result),
+        "variants-paper": variant_table(result),
+        "time-paper": minutes_table(result),
+    }
+    return {name: table for name, table in found.items() if table is not None and table.rows}
+
+
+def paper_table(result: SceneResult) -> Table | None:
+    """Our accuracies and, below each, the paper's, at the paper's rounds; None where the paper has none."""
+    rows, known = [], False
+    if last_shared_round(result.methods) < paper.ROUNDS[0]:
+        return None
+    for method in result.methods:
+        theirs = paper.accuracy(result.data, result.papers.get(method.label, "")) if result.beside_paper else {}
+        known = known or bool(theirs)
+        ours = [versus.with_interval(versus.of_runs(method, accuracy_after(r)).within(0, 100)) for r in paper.ROUNDS]
+        rows.append([method.label, "ours", *ours])
+        if theirs:
+            whose = "paper, not comparable" if why_not(result, method.label) else "paper"
+            rows.append([method.label, whose, *(number(theirs[r], 1) for r in paper.ROUNDS)])
+    columns = ("accuracy, %, after round", "whose", *(str(r) for r in paper.ROUNDS))
+    return Table(columns, rows, "Accuracy beside the paper", text_columns=2) if known else None
+
+
+def why_not(result: SceneResult, label: str) -> str:
+    """Why the paper's row beside an arm cannot be set against ours; empty where it can."""
+    return paper.NOT_COMPARABLE.get((result.data, result.papers.get(label, "")), "")
+
+
+def variant_table(result: SceneResult) -> Table | None:
+    """Number-class minus EV, ours paired by seed and the paper's; None where either is missing."""
+    by_label = {method.label: method for method in result.methods}
+    theirs = paper.NUMBER_CLASS_MINUS_EV.get(result.data)
+    if theirs is None or not result.beside_paper or not {"EV", "number-class"} <= by_label.keys():
+        return None
+    own = {r: interval(paired(by_label["number-class"], by_label["EV"], accuracy_after(r))) for r in theirs}
+    rows = [
+        ["ours", *(versus.with_interval(own[r], 2, signed=True) for r in theirs)],
+        ["paper", *(f"{value:+.1f}" if value else "0.0" for value in theirs.values())],
+    ]
+    return Table(("number-class minus EV, points, after round", *map(str, theirs)), rows, "Number-class beside EV")
+
+
+def paper_notes(result: SceneResult) -> list[str]:
+    """What must be said beside the paper's figures."""
+    settings, notes = result.jobs[0].settings, []
+    for method in result.methods:
+        why = why_not(result, method.label)
+        if why:
+            notes.append(f"The paper's figures for {method.label} are not comparable: {why}.")
+    if result.data in paper.LESS_DATA:
+        notes.append(f"A local copy of {result.data} may hold less: {paper.LESS_DATA[result.data]}.")
+    end = last_shared_round(result.methods)
+    if end < paper.ROUNDS[-1]:
+        notes.append(f"Ours ends after round {end}; the paper's rounds after that have nothing of ours beside them.")
+    if settings.data_share < 1:
+        notes.append(f"Only {100 * settings.data_share:g} % of the data was used here: not comparable with the paper.")
+    departed = departures(result)
+    if departed:
+        notes.append(f"Set otherwise than in the paper: {', '.join(departed)}.")
+    if settings.partition == "shards-reference":
+        notes.append("Shared out as the authors' code does it: clients share samples and some classes may be missing.")
+    elif result.data in ("mnist", "cifar10", "emnist"):
+        notes.append("Ours: no sample belongs to two clients; the authors' code let clients share samples.")
+    return notes
+
+
+NOT_NAMED = MAY_CHANGE | {"seed", "data_share", "test_limit"}
+"""Settings that have notes of their own or decide no result."""
+
+
+def departures(result: SceneResult) -> list[str]:
+    """Settings of a scene that are not those of the paper's preset for the data with the arm on top."""
+    job = result.jobs[0]
+    arm = next((arm.changes for arm in result.part.arms if arm.label == job.arm), None)
+    if arm is None or result.data not in presets():
+        return []
+    own, theirs = job.settings.model_dump(), load(result.data, arm).model_dump()
+    return [
+        f"{key} = {own[key]}"
+        for key in own
+        if key not in NOT_NAMED and own[key] != theirs[key] and (key, own[key]) != ("partition", "shards-reference")
+    ]
+
+
+def minutes_table(result: SceneResult) -> Table | None:
+    """Seconds a round as multiples of FedRandom's, ours and the paper's; None where there is nothing to compare."""
+    base = versus.baseline(result.methods, "FedRandom")
+    if base is None or base.label != "FedRandom" or result.data != "cifar10" or not result.beside_paper:
+        return None
+
+    time = clock(result.methods)
+
+    def seconds(method: Method) -> float:
+        return versus.of_runs(method, time.a_round).mean
+
+    rows = []
+    for method in result.methods:
+        minutes = paper.MINUTES.get(result.papers.get(method.label, ""))
+        rows.append(
+            [
+                method.label,
+                number(seconds(method), 2),
+                number(seconds(method) / seconds(base), 2),
+                NONE if minutes is None else number(minutes, 2),
+                NONE if minutes is None else number(minutes / paper.MINUTES["FedRandom"], 2),
+            ]
+        )
+    ours = f"{time.name} a round, ours"
+    columns = ("method", ours, "times FedRandom", "minutes a round, paper", "times FedRandom, paper")
+    return Table(columns, rows, "Time beside the paper")
