@@ -7,10 +7,11 @@ from pathlib import Path
 import pytest
 from support import small_settings
 
-from chase.core.errors import ChaseError
+from chase.core.errors import ChaseError, SettingsError
 from chase.studies.catalog import STUDIES, find_study
 from chase.studies.estimate import Sizes, Speed, work
 from chase.studies.plan import Options, plan, plans_in, write_plan
+from chase.studies.repeat import preset_of
 
 
 @pytest.mark.parametrize("name", STUDIES)
@@ -63,6 +64,22 @@ def test_a_plan_reads_back_and_grows(tmp_path: Path) -> None:
     (found,) = plans_in(tmp_path)
     assert {job.name: job.settings for job in found.jobs} == {job.name: job.settings for job in more}
     assert [job.scene for job in found.jobs] == ["digits, ReCo"] * 6
+
+
+def test_a_file_goes_by_its_bare_name_and_is_kept_as_it_was_given(tmp_path: Path) -> None:
+    file = tmp_path / "ward.toml"
+    file.write_text('data = "digits"\nclients = 3\n')
+    (job,) = plan(find_study("ablation"), Options((str(file),), ("EV",), 2, 1))
+    assert job.scene == "ward, ReCo"
+    write_plan(tmp_path, "ablation", [job])
+    file.write_text('data = "digits"\nclients = 4\n')
+    (edited,) = plan(find_study("ablation"), Options((str(file),), ("EV",), 2, 1))
+    write_plan(tmp_path, "ablation", [edited])
+    (found,) = plans_in(tmp_path)
+    assert [kept.settings.clients for kept in found.jobs] == [4], "two settings are never one arm"
+    assert preset_of(found.jobs[0]) == str(file)
+    with pytest.raises(SettingsError, match="names 'ward' twice"):
+        plan(find_study("ablation"), Options((str(file), "other/ward.toml"), ("EV",), 2, 1))
 
 
 def test_unknown_arms_and_damaged_plans_are_refused(tmp_path: Path) -> None:

@@ -49,10 +49,16 @@ class Job:
     scene: str
     arm: str
     settings: Settings
+    preset: str = ""
+    """What it began with, as it was given; plans of earlier versions do not say."""
 
 
 def plan(study: Study, options: Options) -> list[Job]:
     """All jobs, in the order in which they run: scene by scene, and all arms of one seed before the next."""
+    stems = [Path(preset).stem for preset in options.data]
+    for stem in stems:
+        if stems.count(stem) > 1:
+            raise SettingsError(f"--data names '{stem}' twice: results go by that name, so rename one of the files")
     parts = [part.on(options.data) if options.data else part for part in study.parts]
     if options.arms:
         known = {arm.label for part in parts for arm in part.arms}
@@ -94,7 +100,7 @@ def make_job(number: int, scene: Scene, arm: str, arm_changes: Mapping[str, Any]
     label = Scene(scene.preset, {**scene.changes, **decisive}).label
     if options.scale != 1.0:
         label += f", {100 * options.scale:g} % of the data"
-    return Job(job_name(scene.preset, arm, chosen), number, label, arm, chosen)
+    return Job(job_name(scene.preset, arm, chosen), number, label, arm, chosen, scene.preset)
 
 
 def digest(settings: Settings) -> str:
@@ -130,17 +136,26 @@ def plan_file(directory: Path, study: str) -> Path:
 
 
 def write_plan(directory: Path, study: str, jobs: Sequence[Job]) -> Plan:
-    """Remember jobs, beside those that the directory knows already for this study."""
+    """Remember jobs, beside those that the directory knows already for this study.
+
+    One that stands for the same arm and seed in the same scene, but has other settings because a file was edited,
+    takes the place of the one before.
+    """
     path = plan_file(directory, study)
-    known = {(job.part, job.arm, job.name): job for job in (read_plan(path).jobs if path.is_file() else ())}
-    known |= {(job.part, job.arm, job.name): job for job in jobs}
+    known = {place_of(job): job for job in (read_plan(path).jobs if path.is_file() else ())}
+    known |= {place_of(job): job for job in jobs}
     body = {"format": FORMAT, "study": study, "jobs": [_to_json(job) for job in known.values()]}
     write_atomically(path, json.dumps(body, indent=1).encode())
     return Plan(study, path, list(known.values()))
 
 
+def place_of(job: Job) -> tuple[int, str, str, int]:
+    """What a job stands for in its study."""
+    return job.part, job.scene, job.arm, job.settings.seed
+
+
 def _to_json(job: Job) -> dict[str, Any]:
-    plain = {"name": job.name, "part": job.part, "scene": job.scene, "arm": job.arm}
+    plain = {"name": job.name, "part": job.part, "scene": job.scene, "arm": job.arm, "preset": job.preset}
     return plain | {"settings": job.settings.model_dump(exclude_defaults=True)}
 
 
@@ -158,7 +173,8 @@ def read_plan(path: Path) -> Plan:
 
 def _from_json(entry: Mapping[str, Any]) -> Job:
     chosen = settings_room.from_mapping(entry["settings"]).resolved()
-    return Job(str(entry["name"]), int(entry["part"]), str(entry["scene"]), str(entry["arm"]), chosen)
+    name, scene, arm = (str(entry[key]) for key in ("name", "scene", "arm"))
+    return Job(name, int(entry["part"]), scene, arm, chosen, str(entry.get("preset", "")))
 
 
 def plans_in(directory: Path) -> list[Plan]:

@@ -42,8 +42,8 @@ def commands(result: StudyResult, out: str) -> list[str]:
 
 
 def preset_of(job: Job) -> str:
-    """The preset that a job began with: a scene's name begins with it."""
-    return job.scene.partition(",")[0]
+    """The preset that a job began with; where its plan does not say, a scene's name begins with it."""
+    return job.preset or job.scene.partition(",")[0]
 
 
 def changes_of(job: Job, part: Part) -> dict[str, Any]:

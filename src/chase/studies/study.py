@@ -8,7 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
+
+from chase.settings import presets
 
 Changes = Mapping[str, Any]
 
@@ -32,8 +35,9 @@ class Scene:
 
     @property
     def label(self) -> str:
-        """The preset and what is changed in it."""
-        return ", ".join([self.preset, *(said(key, value) for key, value in self.changes.items())])
+        """The preset, a file by its bare name, and what is changed in it."""
+        name = self.preset if self.preset in presets() else Path(self.preset).stem
+        return ", ".join([name, *(said(key, value) for key, value in self.changes.items())])
 
 
 def said(key: str, value: Any) -> str:
