@@ -37,6 +37,9 @@ def test_a_run_that_stopped_at_its_target_is_over(chase, tmp_path: Path) -> None
     lines, over = view(tmp_path / "one")
     assert over
     assert "left" not in str(lines[0])
+    settings = tmp_path / "one" / "settings.toml"
+    settings.write_text(settings.read_text() + "of_an_earlier_version = 1\n")
+    assert view(tmp_path / "one")[1]
 
 
 def test_runs_beside_each_other(chase, run_dir: Path) -> None:

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from chase.report import versus
-from chase.report.runs import by_method, find_runs, read_run
+from chase.report.runs import Method, by_method, find_runs, read_run
 from chase.report.statistics import (
     ABOVE,
     BELOW,
     HIGHER,
     LOWER,
     NOISE,
+    NOTHING,
     UNKNOWN,
     Difference,
     Interval,
@@ -144,6 +147,18 @@ def test_means_in_a_sentence_are_over_the_seeds_that_both_have(make_run):
     assert "50.0 % against 40.0 %, +10.00 points with one seed" in text
 
 
+def test_an_area_that_cannot_be_measured_is_called_that(make_run):
+    places = seeds(make_run, "a", [0.5, 0.6], strategy="chase") + seeds(make_run, "b", [0.4, 0.5], strategy="random")
+    methods = [
+        Method(m.label, [replace(run, metrics=run.metrics[:1]) for run in m.runs]) for m in by_method(find_runs(places))
+    ]
+    (text,) = versus.findings(methods)
+    assert text.endswith(
+        "Area under the label curve: no seed in which both were measured, so no difference can be given."
+    )
+    assert versus.results(methods).rows[0][-2:] == ["–", NOTHING]
+
+
 def test_an_area_beyond_noise_is_told_beside_an_end_within_it(make_run):
     """All end at 50 %, but the first is at 30, 31 and 32 % after round 2 where the others are at 10."""
     ours = [make_run(f"a{n}", [0.1, 0.3 + n / 100, 0.5], seed=n, strategy="chase") for n in range(3)]
@@ -179,7 +194,7 @@ def test_what_an_accuracy_took_is_told_with_lowest_and_highest(make_run):
     runs = [make_run("a", [0.1, 0.6, 0.6, 0.6]), make_run("b", [0.1, 0.2, 0.3, 0.6], seed=1)]
     method = by_method(find_runs([*runs, make_run("c", [0.1, 0.1, 0.1, 0.1], seed=2)]))
     table = versus.to_reach(method, [55.0, 90.0])
-    assert table.rows[0][2:5] == ["2 of 3", "3 (2 to 4)", "4 (2 to 6)"]
+    assert table.rows[0][2:5] == ["2 of 3", "3 (2–4)", "4 (2–6)"]
     assert table.rows[1][2:4] == ["0 of 3", "–"]
     assert versus.to_reach(by_method(find_runs(runs[:1])), [55.0]).rows[0][2:4] == ["1 of 1", "2"]
 

@@ -50,10 +50,12 @@ def test_a_name_depends_on_what_decides_results_and_on_nothing_else() -> None:
 def test_settings_that_decide_no_result_make_no_scene_of_their_own() -> None:
     plain, logged, other = (
         plan(find_study("ablation"), Options(("digits",), ("EV",), 2, 1, changes=changes))[0]
-        for changes in ({}, {"log_to": ["tensorboard"], "target_accuracy": 0.9}, {"clients": 3})
+        for changes in ({}, {"log_to": ["tensorboard"], "data_dir": "/data"}, {"clients": 3})
     )
-    assert (logged.scene, logged.name) == (plain.scene, plain.name)
+    assert (logged.scene, logged.name, logged.base) == (plain.scene, plain.name, plain.base)
     assert other.scene != plain.scene
+    (ending,) = plan(find_study("ablation"), Options(("digits",), ("EV",), 2, 1, changes={"target_accuracy": 0.9}))
+    assert ending.scene == "digits, ReCo, target_accuracy 0.9", "it decides how long runs are"
 
 
 def test_a_plan_reads_back_and_grows(tmp_path: Path) -> None:
@@ -69,17 +71,27 @@ def test_a_plan_reads_back_and_grows(tmp_path: Path) -> None:
 def test_a_file_goes_by_its_bare_name_and_is_kept_as_it_was_given(tmp_path: Path) -> None:
     file = tmp_path / "ward.toml"
     file.write_text('data = "digits"\nclients = 3\n')
-    (job,) = plan(find_study("ablation"), Options((str(file),), ("EV",), 2, 1))
+    (job,) = plan(find_study("ablation"), Options((str(file), str(file)), ("EV",), 2, 1))
     assert job.scene == "ward, ReCo"
     write_plan(tmp_path, "ablation", [job])
-    file.write_text('data = "digits"\nclients = 4\n')
-    (edited,) = plan(find_study("ablation"), Options((str(file),), ("EV",), 2, 1))
-    write_plan(tmp_path, "ablation", [edited])
     (found,) = plans_in(tmp_path)
-    assert [kept.settings.clients for kept in found.jobs] == [4], "two settings are never one arm"
     assert preset_of(found.jobs[0]) == str(file)
     with pytest.raises(SettingsError, match="names 'ward' twice"):
         plan(find_study("ablation"), Options((str(file), "other/ward.toml"), ("EV",), 2, 1))
+
+
+def test_a_scene_never_holds_two_settings(tmp_path: Path) -> None:
+    file = tmp_path / "ward.toml"
+    for clients, arm in ((3, "EV"), (3, "FedRandom"), (4, "CHASe")):
+        file.write_text(f'data = "digits"\nclients = {clients}\n')
+        jobs = plan(find_study("ablation"), Options((str(file),), (arm,), 2, 1))
+        if clients == 3:
+            write_plan(tmp_path, "ablation", jobs)
+        else:
+            with pytest.raises(ChaseError, match="holds 'ward, ReCo' with other settings: a file was edited"):
+                write_plan(tmp_path, "ablation", jobs)
+    (found,) = plans_in(tmp_path)
+    assert {job.arm for job in found.jobs} == {"EV", "FedRandom"}
 
 
 def test_unknown_arms_and_damaged_plans_are_refused(tmp_path: Path) -> None:

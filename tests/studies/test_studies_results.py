@@ -56,10 +56,13 @@ def test_the_page_says_what_was_found_and_what_is_missing(finished: Path) -> Non
     assert "Samples of each class, by client" in text
     assert "Confusion: EV" in text
     assert text.count("data:image/png;base64,") >= 4, "the gallery shows what was asked for"
-    (finished / "ablation-tables" / "old-results.csv").touch()
+    (finished / "ablation-tables" / "ablation-old-results.csv").touch()
+    (finished / "ablation-tables" / "own.csv").touch()
     write_study(result, finished)
     tables = {file.name for file in (finished / "ablation-tables").iterdir()}
-    assert "old-results.csv" not in tables
+    assert "ablation-old-results.csv" not in tables
+    assert "own.csv" in tables, "not ours to remove"
+    (finished / "ablation-tables" / "own.csv").unlink()
     for name in ("results", "cost", "to-reach", "summary", "accuracy", "settings", "versions"):
         assert any(file.endswith(f"data-{name}.csv") for file in tables), name
     assert {name.rsplit(".", 1)[1] for name in tables} == {"csv", "tex"}
@@ -82,7 +85,7 @@ def test_results_are_made_from_the_packed_runs_alone_and_the_same_each_time(fini
     assert all((out / name).read_text().startswith("<svg xmlns=") for name in linked)
     assert "var(--" not in (out / linked[0]).read_text()
     assert re.search(r'<svg [^>]*width="\d+" height="\d+"', (out / linked[0]).read_text()), "else it fills the page"
-    for stale in ("figures/old.svg", "tables/old.csv"):
+    for stale in ("figures/ablation-old.svg", "tables/ablation-old.csv"):
         (out / "tiny" / stale).write_text("of an arm that is no more")
     pack(finished, out / "tiny")
     publish(out)
@@ -146,7 +149,7 @@ def test_directories_of_one_study_are_told_apart(finished: Path, tmp_path: Path)
     assert "Notes" not in publish(tmp_path).read_text()
     (tmp_path / "two" / "notes.md").write_text("The second on a slow machine.\n")
     text = publish(tmp_path).read_text()
-    assert text.index("## What was found") < text.index("**two**: The second on a slow machine.\n\n## ablation (one)")
+    assert text.index("## What was found") < text.index("### two\n\nThe second on a slow machine.\n\n## ablation (one)")
     for name in ("one", "two"):
         assert f"### ablation ({name}): 4 of 6 jobs are finished" in text
         assert f"## ablation ({name}): digits, ReCo" in text
@@ -253,7 +256,7 @@ def test_settings_that_are_not_the_papers_are_named(finished: Path) -> None:
 
 def test_ours_stand_beside_the_papers_in_a_sentence(finished: Path) -> None:
     scene = read_studies(finished)[0].scenes[0]
-    own = [replace(job, settings=load("mnist", {"behaviour": "ReCo"})) for job in scene.jobs]
+    own = [replace(job, settings=load("mnist", {"strategy": "random"})) for job in scene.jobs]
     fifty = [
         Method(
             m.label,
@@ -271,6 +274,19 @@ def test_ours_stand_beside_the_papers_in_a_sentence(finished: Path) -> None:
         == f"Ours against the paper's after round 50. FedRandom: 70.0 % against {random} %; EV: 70.0 % against {ev} %."
     )
     assert paper_findings(replace(scene, jobs=own)) == [], "its first round is the 50th"
+    gaps = [
+        Method(
+            m.label,
+            [
+                replace(r, metrics=[{**x, "test_accuracy": None} if x["round"] == 50 else x for x in r.metrics])
+                for r in m.runs
+            ],
+        )
+        for m in fifty
+    ]
+    assert paper_findings(replace(scene, jobs=own, methods=gaps)) == [], "not evaluated then"
+    other = [replace(job, settings=job.settings.model_copy(update={"clients": 50})) for job in own]
+    assert paper_findings(replace(scene, jobs=other, methods=fifty)) == []
 
 
 def test_isolated_clients_are_also_judged_by_what_they_hold(finished: Path) -> None:

@@ -69,7 +69,8 @@ def view(directory: Path) -> tuple[list[RenderableType], bool]:
 
 def finished(run: RunData) -> bool:
     """Whether a run has done its rounds, or stopped before by a target or a budget."""
-    return has_ended(run, from_mapping(run.settings))
+    ends = ("rounds", "target_accuracy", "total_budget")  # other settings may be of an earlier version
+    return has_ended(run, from_mapping({key: run.settings[key] for key in ends if key in run.settings}))
 
 
 def spark(values: Iterable[float], width: int = WIDE) -> str:
@@ -95,7 +96,7 @@ def one_line(name: str, run: RunData, wanted: int = 0) -> str:
     text = f"{name}  round {done}/{rounds}"
     if done:
         text += f"  accuracy {number(run.last('test_accuracy'), 1, 100)} %  {spark(run.series('test_accuracy'), 16)}"
-        text += "" if done >= rounds or finished(run) else f"  {duration(left(run, rounds))} left"
+        text += "" if done >= rounds or (not wanted and finished(run)) else f"  {duration(left(run, rounds))} left"
     return text
 
 
@@ -131,7 +132,7 @@ def study_lines(plan: Plan) -> tuple[list[RenderableType], bool]:
     head = f"{bar:░<30}  {plan.study}: {len(done)}/{len(once)} jobs, {rounds}/{total} rounds"
     failed = {name: failure(plan.directory, name) for name in once if name not in done}
     count = sum(bool(why) for why in failed.values())
-    idle = bool(failed) and held_by(plan.directory / ".lock") != plan.study
+    idle = bool(failed) and held_by(plan.directory / ".lock") not in (plan.study, "")
     head += (f", {count} failed" if count else "") + (", nobody is running it" if idle else "")
     lines: list[RenderableType] = [Text(head)]
     for name, why in failed.items():

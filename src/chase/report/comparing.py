@@ -16,8 +16,8 @@ from chase.report.statistics import TEST_FROM, accuracy_after, interval_band, la
 HOW = (
     "Mean over seeds and, in brackets, its 95 % interval (Student's t). Differences are paired by seed: runs of one "
     "seed share partition, initial labels and initial weights. The area under the label curve is the mean accuracy "
-    f"over the labels. From {TEST_FROM} seeds on, a paired t-test with Holm's correction decides; below, the interval "
-    "alone, which is not corrected for several methods."
+    f"over the labels, as far as all runs have them. From {TEST_FROM} seeds on, a paired t-test decides, with Holm's "
+    "correction for the methods (for accuracies and areas apart); below, the interval alone, which is not corrected."
 )
 
 

@@ -29,14 +29,15 @@ _ESCAPES = {
 
 
 _NUMBER = r"[+-]?\d[\d,]*(?:\.\d+)?"
-_FIGURE = re.compile(rf"({_NUMBER})(?: \(({_NUMBER})(?: to |–)({_NUMBER})\))?")
-"""``83.1``, ``83.1 (82.0 to 84.2)`` or ``83.1 (82.0–84.2)``."""
+_FIGURE = re.compile(rf"(?P<mean>{_NUMBER})(?: \((?P<low>{_NUMBER})(?P<between> to |–)(?P<high>{_NUMBER})\))?")
+"""``83.1``, ``83.1 (82.0 to 84.2)`` with an interval or ``83.1 (82.0–84.2)`` with a range."""
 
 
 def to_csv(table: Table) -> str:
-    """Comma-separated, a header line first, for programs: figures are bare numbers, what was not measured is empty.
+    """Comma-separated, a header line first, for programs; what was not measured is empty.
 
-    A column of figures with an interval or a range becomes three: the mean, ``..., low`` and ``..., high``.
+    A column of means with an interval or a range becomes three columns of bare numbers: the mean, then ``..., low``
+    and ``..., high`` for the ends of an interval, ``..., lowest`` and ``..., highest`` for those of a range.
     """
     columns = [_spread(name, [row[i] for row in table.rows], table.is_text(i)) for i, name in enumerate(table.columns)]
     out = io.StringIO()
@@ -49,15 +50,13 @@ def _spread(name: str, cells: list[str], is_text: bool) -> list[list[str]]:
     if is_text:
         return [[name, *("" if cell == NONE else cell for cell in cells)]]
     read = [_FIGURE.fullmatch(cell) for cell in cells]
-    rows = [
-        [_plain(cell), "", ""] if m is None else [_plain(v or "") for v in m.groups()]
-        for cell, m in zip(cells, read, strict=True)
-    ]
-    several = any(high for _, _, high in rows)
-    return [
-        [title, *values]
-        for title, values in zip((name, f"{name}, low", f"{name}, high"), zip(*rows, strict=True), strict=True)
-    ][: 3 if several else 1]
+    means = [name, *(_plain(m["mean"] if m else cell) for cell, m in zip(cells, read, strict=True))]
+    between = next((m["between"] for m in read if m and m["between"]), None)
+    if between is None:
+        return [means]
+    titles = {"low": "lowest", "high": "highest"} if between == "–" else {"low": "low", "high": "high"}
+    ends = [[f"{name}, {said}", *(_plain((m[end] if m else "") or "") for m in read)] for end, said in titles.items()]
+    return [means, *ends]
 
 
 def _plain(cell: str) -> str:
@@ -66,7 +65,7 @@ def _plain(cell: str) -> str:
 
 def escape_latex(text: str) -> str:
     """Text that LaTeX sets as it is written here; the sign before a number is a minus."""
-    return re.sub(r"(?<![\w)])-(?=\d)", r"$-$", "".join(_ESCAPES.get(letter, letter) for letter in text))
+    return re.sub(r"(?<![\w)-])-(?=\d)", r"$-$", "".join(_ESCAPES.get(letter, letter) for letter in text))
 
 
 def to_latex(table: Table) -> str:

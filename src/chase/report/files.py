@@ -14,45 +14,67 @@ from chase.report.tables import Table
 SUFFIXES = (".csv", ".tex")
 
 
-def report_tables(methods: Sequence[Method], named: str = "") -> dict[str, Table]:
-    """The tables of a page by a name for their files; comparisons only where methods can be compared."""
+def plain_tables(methods: Sequence[Method]) -> dict[str, Table]:
+    """The tables that every page has, by a name for their files."""
     runs = [run for method in methods for run in method.runs]
-    found: dict[str, Table | None] = {
+    found = {
         "summary": tables.summary(methods, clock(methods)),
         "accuracy": tables.accuracy_at(methods, tables.some_rounds(methods)),
+        "settings-that-differ": tables.settings_that_differ(methods),
+        "settings": tables.all_settings(methods),
+        "versions": tables.versions(runs),
     }
-    if len(methods) > 1 and alike(methods) and last_shared_round(methods):
-        found |= comparison_tables(methods, named)
-        found["settings-that-differ"] = tables.settings_that_differ(methods)
-    found |= {"settings": tables.all_settings(methods), "versions": tables.versions(runs)}
     return {name: table for name, table in found.items() if table is not None and table.rows}
 
 
-def comparison_tables(methods: Sequence[Method], named: str = "") -> dict[str, Table | None]:
-    """Methods against each other."""
-    return {
+def comparison_tables(methods: Sequence[Method], named: str = "") -> dict[str, Table]:
+    """Methods against each other, by a name for their files; none before a round that all runs evaluated."""
+    if not last_shared_round(methods):
+        return {}
+    found = {
         "results": versus.results(methods, named),
         "by-round": versus.by_round(methods, named),
         "cost": versus.cost(methods, named),
         "to-reach": versus.to_reach(methods, versus.targets(methods)),
     }
+    return {name: table for name, table in found.items() if table is not None and table.rows}
 
 
-def write_tables(found: Mapping[str, Table], directory: Path) -> Path:
-    """Every table as NAME.csv and NAME.tex, and no file of tables that are no more."""
+NAMES = (
+    "summary",
+    "accuracy",
+    "settings-that-differ",
+    "settings",
+    "versions",
+    "results",
+    "by-round",
+    "cost",
+    "to-reach",
+)
+
+
+def write_tables(found: Mapping[str, Table], directory: Path, names: Sequence[str]) -> Path:
+    """Every table as NAME.csv and NAME.tex; of what has these names or patterns, files of no table are removed."""
     written = {path for name, table in found.items() for path in write_table(table, directory / f"{name}.csv")}
-    remove_others(directory, written, SUFFIXES)
+    remove_others(directory, written, [f"{name}{suffix}" for name in names for suffix in SUFFIXES])
     return directory
 
 
-def remove_others(directory: Path, kept: set[Path], suffixes: Sequence[str]) -> None:
+def remove_others(directory: Path, kept: set[Path], patterns: Sequence[str]) -> None:
     """Remove what was made there earlier and is not made any more."""
-    for path in directory.iterdir() if directory.is_dir() else ():
-        if path.suffix in suffixes and path not in kept:
-            path.unlink()
+    for path in {path for pattern in patterns for path in directory.glob(pattern)} - kept:
+        path.unlink(missing_ok=True)
 
 
 def write_report_tables(runs: Sequence[RunData], page: Path) -> Path:
     """``report-tables/`` beside ``report.html``."""
     methods = by_method([run for run in runs if run.metrics])
-    return write_tables(report_tables(methods), page.with_name(f"{page.stem}-tables"))
+    found = plain_tables(methods)
+    if len(methods) > 1 and alike(methods):
+        found |= comparison_tables(methods)
+    return write_tables(found, tables_beside(page), NAMES)
+
+
+def tables_beside(page: Path) -> Path:
+    """Where the tables of a page are."""
+    return page.with_name(f"{page.stem}-tables")

@@ -12,6 +12,7 @@ from chase.record import write_atomically
 from chase.report.comparing import comparison_section
 from chase.report.covered import coverage_section
 from chase.report.federated import federation_section
+from chase.report.files import tables_beside, write_report_tables
 from chase.report.gallery import gallery_section
 from chase.report.holdings import holdings_section
 from chase.report.runs import Method, RunData, alike, by_method, read_run
@@ -96,4 +97,9 @@ def write_report(runs: Sequence[RunData], out: Path) -> Path:
 def report_run(path: Path) -> Path | None:
     """``report.html`` within a run directory; None before its first round."""
     run = read_run(path)
-    return write_report([run], path / "report.html") if run.metrics else None
+    if not run.metrics:
+        return None
+    page = write_report([run], path / "report.html")
+    if tables_beside(page).is_dir():  # somebody asked for them before
+        write_report_tables([run], page)
+    return page

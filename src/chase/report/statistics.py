@@ -19,7 +19,7 @@ CONFIDENCE = 1 - LEVEL
 TEST_FROM = 6
 """Seeds from which on a test is made."""
 
-NOISE, UNKNOWN = "within noise", "one seed: unknown"
+NOISE, UNKNOWN, NOTHING = "within noise", "one seed: unknown", "not measured"
 HIGHER, LOWER = "higher", "lower"
 """What a test says."""
 ABOVE, BELOW = "interval above 0", "interval below 0"
@@ -81,7 +81,7 @@ class Difference:
         """Higher, lower, or within noise; without a test, where the interval lies."""
         found = self.interval
         if found.count < 2:
-            return UNKNOWN
+            return UNKNOWN if found.count else NOTHING
         if self.p is not None:
             return NOISE if self.p >= LEVEL else HIGHER if found.mean > 0 else LOWER
         return NOISE if found.low <= 0.0 <= found.high else ABOVE if found.mean > 0 else BELOW

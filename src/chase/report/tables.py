@@ -185,7 +185,7 @@ def runs_table(methods: Sequence[Method]) -> Table:
 
 
 VERSIONS = {
-    "source": "source of chase-fal (digest)",
+    "source": "source of chase-fal when the run began (digest)",
     "python": "python",
     "platform": "platform",
     "processor": "processor",

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from chase.report.runs import Method, Numbers, clock
+from chase.report.runs import Method, clock
 from chase.report.statistics import (
     ABOVE,
     BELOW,
@@ -25,7 +25,7 @@ from chase.report.statistics import (
     last_shared_round,
     reached,
 )
-from chase.report.tables import NONE, Table, number, some_rounds
+from chase.report.tables import NONE, Table, mean_and_range, number, some_rounds
 
 BASELINES = ("random", "FedRandom")
 
@@ -128,20 +128,8 @@ def to_reach(methods: Sequence[Method], percents: Sequence[float]) -> Table:
 
 def _spent(each: Sequence[Reached]) -> list[str]:
     """Means with the lowest and the highest: an interval about so few would reach below nothing."""
-
-    def of(name: str) -> Numbers:
-        values = np.array([getattr(r, name) for r in each], dtype=np.float64)
-        return values[np.isfinite(values)]
-
-    return [with_range(of(name)) for name in ("round", "labels", "seconds", "inferences")]
-
-
-def with_range(values: Numbers) -> str:
-    """``34 (30 to 40)``: the mean, the lowest and the highest; the value alone for one, a dash for none."""
-    if not values.size:
-        return NONE
-    ends = f" ({number(float(values.min()), 0)} to {number(float(values.max()), 0)})" if values.size > 1 else ""
-    return number(float(values.mean()), 0) + ends
+    spent = {name: np.array([getattr(r, name) for r in each]) for name in ("round", "labels", "seconds", "inferences")}
+    return [mean_and_range(values, 0) for values in spent.values()]
 
 
 def cost(methods: Sequence[Method], named: str = "") -> Table:
@@ -215,7 +203,7 @@ def sentence(difference: Difference, means: tuple[float, float] | None = None) -
     between, seeds = difference.interval, difference.interval.count
     text = f"{means[0]:.1f} % against {means[1]:.1f} %" if means is not None else ""
     if not seeds:
-        return f"{text}{'; ' if text else ''}no seed in common, so no difference can be given."
+        return f"{text}{'; ' if text else ''}no seed in which both were measured, so no difference can be given."
     text += f"{', ' if text else ''}{between.mean:+.2f} points"
     if difference.verdict == UNKNOWN:
         return f"{text} with one seed, which says nothing about noise."

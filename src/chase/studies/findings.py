@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+
 from chase.report import versus
 from chase.report.clients import client_accuracies
 from chase.report.runs import Method, RunData, clock
-from chase.report.statistics import OfRun, accuracy_after, last_shared_round
+from chase.report.statistics import OfRun, accuracy_after
 from chase.report.tables import number
 from chase.studies import paper
 from chase.studies.results import SceneResult
-from chase.studies.tables import why_not
+from chase.studies.tables import departures, why_not
 
 BY_EV = frozenset({"ev", "chase"})
 """Strategies that ask for the samples of the highest EV."""
@@ -29,9 +31,13 @@ def findings(result: SceneResult) -> list[str]:
 
 
 def paper_findings(result: SceneResult) -> list[str]:
-    """Ours beside the paper's after the last of its rounds that ours have reached, in a sentence."""
-    reached = [r for r in paper.ROUNDS if result.methods and r <= last_shared_round(result.methods)]
-    if not reached or not result.beside_paper:
+    """Ours beside the paper's after the last of its rounds that all of ours evaluated; none under other settings."""
+    reached = [
+        r for r in paper.ROUNDS if all(np.isfinite(accuracy_after(r)(run)) for m in result.methods for run in m.runs)
+    ]
+    if not reached or not result.methods or not result.beside_paper:
+        return []
+    if result.jobs[0].settings.data_share < 1 or departures(result):
         return []
     parts = []
     for method in result.methods:
@@ -52,7 +58,9 @@ def own_classes_findings(result: SceneResult) -> list[str]:
         found = [100 * float(v.mean()) for run in method.runs if (v := client_accuracies(run)) is not None]
         parts += [f"{method.label}: {sum(found) / len(found):.1f} %"] if found else []
     return (
-        [f"On test sets with each client's own mix of classes, mean over clients. {'; '.join(parts)}."] if parts else []
+        [f"Accuracy on test sets with each client's own mix of classes, mean over clients. {'; '.join(parts)}."]
+        if parts
+        else []
     )
 
 

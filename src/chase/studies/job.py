@@ -79,9 +79,9 @@ def is_locked(path: Path) -> bool:
     return False
 
 
-def held_by(path: Path) -> str:
-    """Who holds a lock file, as it says; nothing where nobody does."""
-    return path.read_text(encoding="utf-8") if is_locked(path) else ""
+def held_by(path: Path) -> str | None:
+    """Who holds a lock file, as it says ("" where it does not say); None where nobody does."""
+    return path.read_text(encoding="utf-8") if is_locked(path) else None
 
 
 def log_of(directory: Path, name: str) -> Path:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from chase.record import write_atomically
 from chase.report.comparing import findings_list
-from chase.report.files import report_tables, write_tables
+from chase.report.files import plain_tables, write_tables
 from chase.report.html import page, sections_of
 from chase.report.sections import Section, grid, html_figure, html_table
 from chase.studies.figures import FIGURES, across
@@ -26,9 +26,9 @@ def write_study(result: StudyResult, directory: Path) -> Path | None:
     found = {
         f"{scene.key}-{name}": table
         for scene in shown
-        for name, table in (report_tables(scene.methods, scene.part.against) | tables_of(scene)).items()
+        for name, table in (plain_tables(scene.methods) | tables_of(scene)).items()
     }
-    write_tables(found, directory / f"{result.study.name}-tables")
+    write_tables(found, directory / f"{result.study.name}-tables", [f"{result.study.name}-*"])
     return out
 
 

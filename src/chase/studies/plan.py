@@ -22,6 +22,8 @@ from chase.settings import Settings
 from chase.studies.study import Part, Scene, Study
 
 SUFFIX = ".study.json"
+ENDS = frozenset({"target_accuracy", "total_budget"})
+"""Settings that a resumed run may change, but that decide when it ends."""
 TESTED, LEAST_TESTED = 10_000, 200
 """Test samples at full scale, and the fewest at a smaller one."""
 
@@ -51,11 +53,13 @@ class Job:
     settings: Settings
     preset: str = ""
     """What it began with, as it was given; plans of earlier versions do not say."""
+    base: str = ""
+    """A digest of the scene's settings without the arm's: all jobs of a scene have the same."""
 
 
 def plan(study: Study, options: Options) -> list[Job]:
     """All jobs, in the order in which they run: scene by scene, and all arms of one seed before the next."""
-    stems = [Path(preset).stem for preset in options.data]
+    stems = [Path(preset).stem for preset in dict.fromkeys(options.data)]
     for stem in stems:
         if stems.count(stem) > 1:
             raise SettingsError(f"--data names '{stem}' twice: results go by that name, so rename one of the files")
@@ -94,13 +98,14 @@ def make_job(number: int, scene: Scene, arm: str, arm_changes: Mapping[str, Any]
         given["rounds"] = options.rounds
     if options.scale != 1.0:
         given |= {"data_share": options.scale, "test_limit": max(LEAST_TESTED, round(options.scale * TESTED))}
-    changes = {**scene.changes, **given, **options.changes, **arm_changes}
-    chosen = settings_room.load(scene.preset, changes)
-    decisive = {key: value for key, value in options.changes.items() if key not in MAY_CHANGE}
+    changes = {**scene.changes, **given, **options.changes}
+    chosen = settings_room.load(scene.preset, {**changes, **arm_changes})
+    base = digest(settings_room.load(scene.preset, changes))
+    decisive = {key: value for key, value in options.changes.items() if key not in MAY_CHANGE - ENDS}
     label = Scene(scene.preset, {**scene.changes, **decisive}).label
     if options.scale != 1.0:
         label += f", {100 * options.scale:g} % of the data"
-    return Job(job_name(scene.preset, arm, chosen), number, label, arm, chosen, scene.preset)
+    return Job(job_name(scene.preset, arm, chosen), number, label, arm, chosen, scene.preset, base)
 
 
 def digest(settings: Settings) -> str:
@@ -138,11 +143,17 @@ def plan_file(directory: Path, study: str) -> Path:
 def write_plan(directory: Path, study: str, jobs: Sequence[Job]) -> Plan:
     """Remember jobs, beside those that the directory knows already for this study.
 
-    One that stands for the same arm and seed in the same scene, but has other settings because a file was edited,
-    takes the place of the one before.
+    Jobs that would stand in a scene of other settings, because a file was edited or another has its name, are refused.
     """
     path = plan_file(directory, study)
     known = {place_of(job): job for job in (read_plan(path).jobs if path.is_file() else ())}
+    bases = {job.scene: job.base for job in known.values() if job.base}
+    for job in jobs:
+        if bases.get(job.scene, job.base) != job.base:
+            raise RunDirectoryError(
+                f"{directory} holds '{job.scene}' with other settings: a file was edited, or two have one name; "
+                "results of both would be mixed, so choose another directory with --out"
+            )
     known |= {place_of(job): job for job in jobs}
     body = {"format": FORMAT, "study": study, "jobs": [_to_json(job) for job in known.values()]}
     write_atomically(path, json.dumps(body, indent=1).encode())
@@ -155,7 +166,8 @@ def place_of(job: Job) -> tuple[int, str, str, int]:
 
 
 def _to_json(job: Job) -> dict[str, Any]:
-    plain = {"name": job.name, "part": job.part, "scene": job.scene, "arm": job.arm, "preset": job.preset}
+    plain = {"name": job.name, "part": job.part, "scene": job.scene, "arm": job.arm}
+    plain |= {"preset": job.preset, "base": job.base}
     return plain | {"settings": job.settings.model_dump(exclude_defaults=True)}
 
 
@@ -165,16 +177,19 @@ def read_plan(path: Path) -> Plan:
         body = json.loads(path.read_text(encoding="utf-8"))
         if body["format"] != FORMAT:
             raise RunDirectoryError(f"{path} has format {body['format']}, this version reads {FORMAT}")
-        jobs = [_from_json(entry) for entry in body["jobs"]]
+        jobs = [_from_json(entry, path.parent) for entry in body["jobs"]]
         return Plan(str(body["study"]), path, jobs)
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise RunDirectoryError(f"{path} cannot be read: {error}") from None
 
 
-def _from_json(entry: Mapping[str, Any]) -> Job:
+def _from_json(entry: Mapping[str, Any], directory: Path) -> Job:
     chosen = settings_room.from_mapping(entry["settings"]).resolved()
     name, scene, arm = (str(entry[key]) for key in ("name", "scene", "arm"))
-    return Job(name, int(entry["part"]), scene, arm, chosen, str(entry.get("preset", "")))
+    preset, base = (str(entry.get(key, "")) for key in ("preset", "base"))
+    if preset and preset not in settings_room.presets():
+        preset = str(directory / preset)  # an exported plan has its files beside it
+    return Job(name, int(entry["part"]), scene, arm, chosen, preset, base)
 
 
 def plans_in(directory: Path) -> list[Plan]:

@@ -21,7 +21,7 @@ from chase.report.runs import Quantity, accuracy, clock, metric
 from chase.report.sections import round_numbers
 from chase.report.style import GRID, INK, PAPER
 from chase.report.tables import Table, versions
-from chase.settings import from_mapping, read_file, to_toml
+from chase.settings import from_mapping, presets, read_file, to_toml
 from chase.studies.figures import FIGURES, Drawing, across
 from chase.studies.findings import findings, unfinished
 from chase.studies.plan import plans_in
@@ -53,6 +53,10 @@ def pack(directory: Path, out: Path) -> int:
         body = json.loads(plan.path.read_text(encoding="utf-8"))
         for entry in body["jobs"]:
             entry["settings"].pop("data_dir", None)
+            file = Path(entry.get("preset", ""))
+            if file.name not in presets() and file.is_file():
+                write_atomically(out / file.name, file.read_bytes())
+                entry["preset"] = file.name
         write_atomically(out / plan.path.name, (json.dumps(body, indent=1) + "\n").encode())
     for name in begun:
         pack_run(directory / name, out / name)
@@ -131,8 +135,9 @@ def publish(root: Path) -> Path:
     out = root / "README.md"
     write_atomically(out, "\n".join(parts).encode())
     for place in places:
-        remove_others(place / "figures", written, (".svg",))
-        remove_others(place / "tables", written, SUFFIXES)
+        for name in (result.study.name for at, result in studies if at == place):
+            remove_others(place / "figures", written, [f"{name}-*.svg"])
+            remove_others(place / "tables", written, [f"{name}-*{suffix}" for suffix in SUFFIXES])
     return out
 
 
@@ -187,7 +192,7 @@ def notes_text(places: list[Path], root: Path) -> list[str]:
     for place in places:
         if (place / NOTES).is_file():
             text, where = (place / NOTES).read_text(encoding="utf-8").strip(), place.relative_to(root).as_posix()
-            texts.append((text if where == "." else f"**{where}**: {text}") + "\n")
+            texts.append((text if where == "." else f"### {where}\n\n{text}") + "\n")
     return ["## Notes on these runs\n", *texts] if texts else []
 
 

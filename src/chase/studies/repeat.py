@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from chase import settings as settings_room
@@ -30,7 +31,13 @@ def commands(result: StudyResult, out: str) -> list[str]:
     lines = []
     for (rounds, share, changes), jobs in groups.items():
         arms = list(dict.fromkeys(job.arm for job in jobs))
-        words = ["chase", "study", result.study.name, "--data", ",".join(dict.fromkeys(preset_of(job) for job in jobs))]
+        words = [
+            "chase",
+            "study",
+            result.study.name,
+            "--data",
+            ",".join(dict.fromkeys(named(job, out) for job in jobs)),
+        ]
         words += ["--rounds", str(rounds), "--seeds", str(1 + max(job.settings.seed for job in jobs))]
         words += ["--scale", f"{share:g}"] if share != 1.0 else []
         for key, value in json.loads(changes).items():
@@ -44,6 +51,12 @@ def commands(result: StudyResult, out: str) -> list[str]:
 def preset_of(job: Job) -> str:
     """The preset that a job began with; where its plan does not say, a scene's name begins with it."""
     return job.preset or job.scene.partition(",")[0]
+
+
+def named(job: Job, out: str) -> str:
+    """The preset as it is typed; a file stands in the exported directory."""
+    preset = preset_of(job)
+    return preset if preset in settings_room.presets() else f"{out}/{Path(preset).name}"
 
 
 def changes_of(job: Job, part: Part) -> dict[str, Any]:

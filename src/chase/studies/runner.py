@@ -48,8 +48,6 @@ class Progress:
         """Read the lines that the job has written since the last look."""
         path = directory / self.job.name / "metrics.jsonl"
         if not path.is_file():
-            for line in read_jsonl(path)[self.rounds :]:  # exported: its lines are packed, and no more will come
-                self._take(line)
             return
         if path.stat().st_size < self._read:
             self._read, self.rounds, self.seconds = 0, 0, 0.0  # a resumed job cuts off what has no checkpoint
@@ -94,6 +92,7 @@ def look(plan: Plan, jobs: Sequence[Job]) -> list[Progress]:
         progress.at_start, progress.seconds = progress.rounds, 0.0
         if is_done(plan.directory, job):
             progress.state = "done"
+            progress.rounds = len(read_jsonl(plan.directory / job.name / "metrics.jsonl"))  # packed, if exported
         else:
             progress.expected = seconds_a_round(job.settings)
         found.append(progress)

@@ -7,7 +7,7 @@ from chase.report import versus
 from chase.report.files import comparison_tables
 from chase.report.runs import Method, clock
 from chase.report.statistics import accuracy_after, interval, last_shared_round, paired
-from chase.report.tables import NONE, Table, number
+from chase.report.tables import NONE, Table, number, said
 from chase.settings import load, presets
 from chase.studies import paper
 from chase.studies.results import SceneResult
@@ -96,7 +96,7 @@ def departures(result: SceneResult) -> list[str]:
         return []
     own, theirs = job.settings.model_dump(), load(result.data, arm).model_dump()
     return [
-        f"{key} = {own[key]}"
+        f"{key} = {said(own[key])}"
         for key in own
         if key not in NOT_NAMED and own[key] != theirs[key] and (key, own[key]) != ("partition", "shards-reference")
     ]
