@@ -48,7 +48,7 @@ def test_the_page_works(here: Path) -> None:
     assert {line["strategy"] for line in Record.open(here / "runs/mine").selections} == {"mine:Pick"}
     frozen = Record.open(here / "runs/mine-frozen").metrics[-1]
     assert frozen["pools"]["dormant"] > 0
-    assert {path.name for path in (here / "runs/against-random").iterdir() if path.is_dir()} == {
+    assert {path.parent.name for path in (here / "runs/against-random").glob("*/settings.toml")} == {
         "mine.Pick-seed0",
         "mine.Pick-seed1",
         "random-seed0",

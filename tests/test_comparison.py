@@ -33,7 +33,10 @@ def test_a_comparison_runs_every_method_with_every_seed_and_reports_it(tmp_path:
     out = tmp_path / "both"
     told = chase("run", "digits", "-s", "random,entropy@global", "--seeds", "2", "--out", str(out), *FEW)
     names = {"random-seed0", "random-seed1", "entropy@global-seed0", "entropy@global-seed1"}
-    assert {path.name for path in out.iterdir() if path.is_dir()} == names
+    assert {path.parent.name for path in out.glob("*/settings.toml")} == names
+    assert {path.name for path in out.iterdir() if path.is_dir()} == names | {"report-tables"}
+    assert told["tables"] == str(out / "report-tables")
+    assert (out / "report-tables" / "results.csv").read_text().startswith("method,seeds,")
     assert [method["method"] for method in told["methods"]] == ["entropy, model global", "random"]
     assert all(len(method["runs"]) == 2 for method in told["methods"])
     assert (out / "report.html").stat().st_size > 10_000
