@@ -13,6 +13,7 @@ from chase.cli.main import app
 from chase.comparison import PLAN, method_changes, plan_arms
 from chase.core.errors import ChaseError, RunDirectoryError, SettingsError
 from chase.record import Record
+from chase.report.files import NAMES
 
 FEW = [f"--set={key}={value}" for key, value in {**SMALL, "rounds": 2, "engine": "inprocess"}.items()]
 
@@ -36,6 +37,7 @@ def test_a_comparison_runs_every_method_with_every_seed_and_reports_it(tmp_path:
     assert {path.parent.name for path in out.glob("*/settings.toml")} == names
     assert {path.name for path in out.iterdir() if path.is_dir()} == names | {"report-tables"}
     assert told["tables"] == str(out / "report-tables")
+    assert {path.stem for path in (out / "report-tables").iterdir()} == set(NAMES), "else old ones are not removed"
     assert (out / "report-tables" / "results.csv").read_text().startswith("method,seeds,")
     assert [method["method"] for method in told["methods"]] == ["entropy, model global", "random"]
     assert all(len(method["runs"]) == 2 for method in told["methods"])

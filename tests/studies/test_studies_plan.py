@@ -80,6 +80,11 @@ def test_a_file_goes_by_its_bare_name_and_is_kept_as_it_was_given(tmp_path: Path
         plan(find_study("ablation"), Options((str(file), "other/ward.toml"), ("EV",), 2, 1))
 
 
+def test_what_fits_the_arm_is_enough() -> None:
+    options = Options(("digits",), ("FedRandom",), 2, 1, changes={"local_epochs": 1})
+    assert plan(find_study("ablation"), options)[0].settings.local_epochs == 1, "the other arms need two"
+
+
 def test_a_scene_never_holds_two_settings(tmp_path: Path) -> None:
     file = tmp_path / "ward.toml"
     for clients, arm in ((3, "EV"), (3, "FedRandom"), (4, "CHASe")):

@@ -341,7 +341,7 @@ def test_exported_runs_are_done_and_are_gone_on_from_elsewhere(finished: Path, t
     (kept,) = plans_in(tmp_path / "kept")
     run = [job for job in kept.jobs if job.arm != "CHASe"]
     assert [is_done(kept.directory, job) for job in kept.jobs] == [job in run for job in kept.jobs]
-    assert {progress.state for progress in look(kept, run)} == {"done"}
+    assert {(p.state, p.rounds, p.at_start) for p in look(kept, run)} == {("done", 2, 2)}
     assert pack(tmp_path / "kept", tmp_path / "again") == 4
     places = (tmp_path / "kept", tmp_path / "again")
     one, other = ({p.relative_to(place): p.read_bytes() for p in place.rglob("*.gz")} for place in places)
@@ -349,6 +349,22 @@ def test_exported_runs_are_done_and_are_gone_on_from_elsewhere(finished: Path, t
     assert len(one) == 8
     shutil.rmtree(kept.directory / run[0].name)
     assert not is_done(kept.directory, run[0])
+
+
+def test_an_exported_study_on_a_file_takes_the_file_along(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("ward.toml").write_text('data = "digits"\nclients = 2\nlocal_epochs = 2\n')
+    (job,) = plan(find_study("ablation"), Options(("ward.toml",), ("EV",), 1, 1, changes={"lr": 0.5}))
+    write_plan(tmp_path / "studies", "ablation", [job])
+    write_plan(tmp_path / "studies", "ablation", [job])
+    (work,) = plans_in(tmp_path / "studies")
+    assert [kept.preset for kept in work.jobs] == [str(tmp_path / "ward.toml")]
+    Experiment.begin(job.settings, tmp_path / "studies" / job.name).run()
+    pack(tmp_path / "studies", tmp_path / "results" / "own")
+    assert str(tmp_path) not in (tmp_path / "results/own/ablation.study.json").read_text()
+    Path("ward.toml").unlink()
+    text = publish(tmp_path / "results").read_text()
+    assert "--data own/ward.toml --rounds 1 --seeds 1 --set lr=0.5 --arm EV --out own" in text
 
 
 def test_an_exported_run_that_was_not_done_begins_again(finished: Path, tmp_path: Path) -> None:

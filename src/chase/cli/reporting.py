@@ -61,7 +61,7 @@ def as_object(run: RunData) -> dict[str, object]:
 
 
 def report(places: Places, out: ReportOut = None, as_json: ReportJson = False) -> None:
-    """Compare any number of runs on one self-contained HTML page."""
+    """Compare any number of runs on one self-contained HTML page, its tables as CSV and LaTeX beside it."""
     if out is None and len(places) == 1 and list(places[0].glob(f"*{SUFFIX}")):
         from chase.cli.studying import write_pages
 
@@ -82,15 +82,8 @@ def report(places: Places, out: ReportOut = None, as_json: ReportJson = False) -
     beside = write_report_tables(runs, out)
     methods = by_method(runs)
     if as_json:
-        print(
-            json.dumps(
-                {
-                    "report": str(out),
-                    "tables": str(beside),
-                    "methods": [summary_object(m.label, m.runs) for m in methods],
-                }
-            )
-        )
+        body = {"report": str(out), "tables": str(beside)}
+        print(json.dumps(body | {"methods": [summary_object(m.label, m.runs) for m in methods]}))
         return
     print_table(tables.brief(tables.summary(methods)))
     print(f"report: {out}\ntables: {beside}")

@@ -27,8 +27,6 @@ from chase.report.statistics import (
 )
 from chase.report.tables import NONE, Table, mean_and_range, number, some_rounds
 
-BASELINES = ("random", "FedRandom")
-
 
 def baseline(methods: Sequence[Method], named: str = "") -> Method | None:
     """What the others are compared with: the method of this label, else random selection; None if there is none."""

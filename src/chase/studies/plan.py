@@ -52,7 +52,7 @@ class Job:
     arm: str
     settings: Settings
     preset: str = ""
-    """What it began with, as it was given; plans of earlier versions do not say."""
+    """What it began with, a file by its whole path; plans of earlier versions do not say."""
     base: str = ""
     """A digest of the scene's settings without the arm's: all jobs of a scene have the same."""
 
@@ -100,12 +100,13 @@ def make_job(number: int, scene: Scene, arm: str, arm_changes: Mapping[str, Any]
         given |= {"data_share": options.scale, "test_limit": max(LEAST_TESTED, round(options.scale * TESTED))}
     changes = {**scene.changes, **given, **options.changes}
     chosen = settings_room.load(scene.preset, {**changes, **arm_changes})
-    base = digest(settings_room.load(scene.preset, changes))
+    base = digest(settings_room.from_mapping({**settings_room.values_of(scene.preset), **changes}))
+    preset = scene.preset if scene.preset in settings_room.presets() else str(Path(scene.preset).resolve())
     decisive = {key: value for key, value in options.changes.items() if key not in MAY_CHANGE - ENDS}
     label = Scene(scene.preset, {**scene.changes, **decisive}).label
     if options.scale != 1.0:
         label += f", {100 * options.scale:g} % of the data"
-    return Job(job_name(scene.preset, arm, chosen), number, label, arm, chosen, scene.preset, base)
+    return Job(job_name(scene.preset, arm, chosen), number, label, arm, chosen, preset, base)
 
 
 def digest(settings: Settings) -> str:
@@ -187,8 +188,8 @@ def _from_json(entry: Mapping[str, Any], directory: Path) -> Job:
     chosen = settings_room.from_mapping(entry["settings"]).resolved()
     name, scene, arm = (str(entry[key]) for key in ("name", "scene", "arm"))
     preset, base = (str(entry.get(key, "")) for key in ("preset", "base"))
-    if preset and preset not in settings_room.presets():
-        preset = str(directory / preset)  # an exported plan has its files beside it
+    if (directory / preset).is_file():  # an exported plan has its files beside it
+        preset = str(directory / preset)
     return Job(name, int(entry["part"]), scene, arm, chosen, preset, base)
 
 

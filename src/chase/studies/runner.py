@@ -89,12 +89,12 @@ def look(plan: Plan, jobs: Sequence[Job]) -> list[Progress]:
     for job in once.values():
         progress = Progress(job, 1.0)
         progress.update(plan.directory)
-        progress.at_start, progress.seconds = progress.rounds, 0.0
         if is_done(plan.directory, job):
             progress.state = "done"
             progress.rounds = len(read_jsonl(plan.directory / job.name / "metrics.jsonl"))  # packed, if exported
         else:
             progress.expected = seconds_a_round(job.settings)
+        progress.at_start, progress.seconds = progress.rounds, 0.0
         found.append(progress)
     return found
 
