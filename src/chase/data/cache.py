@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from chase.data.decoded import Decoded, Part
+from chase.data.resident import Column
 
 FORMAT = 1
 """Part of every key: raise it when decoding changes."""
@@ -79,6 +80,7 @@ def _write(entry: Path, made: Decoded) -> None:
             "owner_names": made.owner_names,
             "owner_sizes": made.owner_sizes,
             "vocabulary": made.vocabulary,
+            "columns": [column.to_json() for column in made.columns],
             "problems": made.problems,
         }
         for side, part in (("train", made.train), ("test", made.test)):
@@ -101,8 +103,9 @@ def _read(entry: Path) -> Decoded | None:
         fields: dict[str, Any] = {
             key: tuple(value) if isinstance(value, list) else value for key, value in about.items()
         }
-        return Decoded(train=train, test=test, **fields)
-    except (OSError, ValueError, TypeError, EOFError):
+        columns = tuple(Column.from_json(body) for body in fields.pop("columns", ()))
+        return Decoded(train=train, test=test, columns=columns, **fields)
+    except (OSError, ValueError, TypeError, KeyError, EOFError):
         return None
 
 

@@ -9,10 +9,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from chase.data.resident import DataSet, Kind, Samples
+from chase.data.resident import Column, DataSet, Kind, Samples
 
 Inputs = NDArray[Any]
-"""uint8 images (n, c, h, w), or tokens (n, length)."""
+"""uint8 images (n, c, h, w), tokens (n, length), float32 vectors (n, width) or table rows (n, columns)."""
 Labels = NDArray[np.int64]
 
 
@@ -45,6 +45,8 @@ class Decoded:
     """Samples of each owner, those between training and test part included."""
     vocabulary: int = 0
     """Number of distinct tokens, for texts."""
+    columns: tuple[Column, ...] = ()
+    """What the columns are, for a table."""
     problems: tuple[str, ...] = field(default=())
     """What a user should know: duplicates, skipped files."""
 
@@ -65,4 +67,11 @@ class Decoded:
         )
 
     def _samples(self, part: Part) -> Samples:
-        return Samples(torch.from_numpy(part.inputs), self.kind, self.mean, self.std, vocabulary=self.vocabulary)
+        return Samples(
+            torch.from_numpy(part.inputs),
+            self.kind,
+            self.mean,
+            self.std,
+            vocabulary=self.vocabulary,
+            columns=self.columns,
+        )

@@ -1,14 +1,17 @@
-"""Samples that are decoded once and stay in memory as small integers.
+"""Samples that are decoded once and stay in memory.
 
-Images are uint8 (samples, channels, height, width), texts are token ids (samples, length).
+Images are uint8 (samples, channels, height, width), texts are token ids (samples, length), vectors are
+float32 (samples, width), table rows are float32 (samples, columns): a number, NaN where it is missing, or
+the code of a category.
 ``Samples`` has no labels at all: what a client or a strategy holds cannot leak a truth.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -18,7 +21,32 @@ from torch import Tensor
 from chase.core.errors import DataError
 from chase.core.pools import SampleIds, is_in
 
-Kind = Literal["image", "text"]
+Kind = Literal["image", "text", "vectors", "table"]
+KINDS: tuple[Kind, ...] = ("image", "text", "vectors", "table")
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column of a table."""
+
+    name: str
+    kind: Literal["numeric", "categorical"] = "numeric"
+    values: tuple[str, ...] = ()
+    """The categories of a categorical column; a cell holds the number of its category, NaN if it has none."""
+
+    @property
+    def width(self) -> int:
+        """Numbers that a network sees of it: value and "is missing", or one per category."""
+        return len(self.values) if self.kind == "categorical" else 2
+
+    def to_json(self) -> dict[str, Any]:
+        """For a file or a message."""
+        return {"name": self.name, "kind": self.kind, "values": list(self.values)}
+
+    @classmethod
+    def from_json(cls, body: Mapping[str, Any]) -> Column:
+        """The column that ``to_json`` described."""
+        return cls(body["name"], body["kind"], tuple(body["values"]))
 
 
 @dataclass(frozen=True)
@@ -26,17 +54,21 @@ class Samples:
     """Inputs by sample id, without labels."""
 
     inputs: Tensor
-    """uint8 images (n, c, h, w) or integer tokens (n, length)."""
+    """uint8 images (n, c, h, w), integer tokens (n, length), float32 vectors (n, width) or rows (n, columns)."""
     kind: Kind = "image"
     mean: tuple[float, ...] = (0.0,)
-    """Per channel, of values scaled to 0..1; belongs to the data set."""
+    """Per channel, of values scaled to 0..1, or per column, or one for all; belongs to the data set."""
     std: tuple[float, ...] = (1.0,)
     ids: SampleIds | None = None
     """Sorted ids of the rows; None when id and row are the same."""
     vocabulary: int = 0
     """Number of distinct tokens, for texts."""
+    columns: tuple[Column, ...] = ()
+    """What the columns of a table are."""
 
     def __post_init__(self) -> None:
+        if self.kind == "table" and len(self.columns) != self.inputs.shape[1]:
+            raise DataError(f"a table of {self.inputs.shape[1]} columns comes with {len(self.columns)} descriptions")
         # Rows are found by bisection: among ids that do not rise another sample's row would be found.
         if self.ids is not None and (self.ids.size != len(self) or (self.ids[1:] <= self.ids[:-1]).any()):
             raise DataError(f"the ids of {len(self)} samples are not one each in rising order: their file is damaged")
@@ -46,7 +78,9 @@ class Samples:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """The shape of one sample."""
+        """The shape of one sample as a network takes it."""
+        if self.kind == "table":
+            return (sum(column.width for column in self.columns),)
         return tuple(self.inputs.shape[1:])
 
     def rows(self, ids: SampleIds) -> Tensor:
@@ -58,7 +92,7 @@ class Samples:
         return torch.from_numpy(np.searchsorted(self.ids, ids))
 
     def ready(self, rows: Tensor) -> Tensor:
-        """The rows as the network takes them: normalised float32 images, or int64 tokens.
+        """The rows as the network takes them: normalised float32 images or vectors, int64 tokens, coded table rows.
 
         ``index_select`` gives plain strides whatever those of ``inputs``; with a dimension of size one
         torch may otherwise take another convolution kernel and the last bits differ between processes.
@@ -66,8 +100,27 @@ class Samples:
         raw = self.inputs.index_select(0, rows)
         if self.kind == "text":
             return raw.long()
+        if self.kind == "vectors":
+            return raw.float().sub(torch.tensor(self.mean)).div_(torch.tensor(self.std))
+        if self.kind == "table":
+            return self._coded(raw)
         scale, shift = self._scale
         return raw.float().mul_(scale).sub_(shift)
+
+    def _coded(self, raw: Tensor) -> Tensor:
+        """Table rows as numbers: a standardised value and a flag for a missing one, one flag per category."""
+        mean, std = np.broadcast_to(self.mean, len(self.columns)), np.broadcast_to(self.std, len(self.columns))
+        parts: list[Tensor] = []
+        for at, column in enumerate(self.columns):
+            cells = raw[:, at]
+            missing = cells.isnan()
+            if column.kind == "numeric":
+                value = ((cells - float(mean[at])) / float(std[at])).masked_fill(missing, 0.0)
+                parts.append(torch.stack([value, missing.float()], dim=1))
+            else:
+                codes = torch.arange(len(column.values), dtype=torch.float32)
+                parts.append((cells[:, None] == codes).float())
+        return torch.cat(parts, dim=1)
 
     @property
     def black(self) -> Tensor:

@@ -25,7 +25,7 @@ from chase.core.arena import Arena
 from chase.core.errors import ChaseError
 from chase.core.messages import RoundOrder
 from chase.core.weights import Array
-from chase.data.resident import Samples
+from chase.data.resident import Column, Samples
 from chase.engine import wire
 from chase.engine.roster import Roster, World
 from chase.learning.inference import logits
@@ -64,12 +64,14 @@ def unpack_world(header: dict[str, Any], arrays: dict[str, Array]) -> World:
 
 
 def _describe(samples: Samples) -> dict[str, Any]:
-    return {"kind": samples.kind, "mean": samples.mean, "std": samples.std, "vocabulary": samples.vocabulary}
+    about = {"kind": samples.kind, "mean": samples.mean, "std": samples.std, "vocabulary": samples.vocabulary}
+    return about | {"columns": [column.to_json() for column in samples.columns]}
 
 
 def _samples(about: dict[str, Any], inputs: Array) -> Samples:
     mean, std = tuple(about["mean"]), tuple(about["std"])
-    return Samples(torch.from_numpy(inputs), about["kind"], mean, std, vocabulary=about["vocabulary"])
+    columns = tuple(Column.from_json(body) for body in about["columns"])
+    return Samples(torch.from_numpy(inputs), about["kind"], mean, std, None, about["vocabulary"], columns)
 
 
 def end_with_parent(life: int) -> None:
