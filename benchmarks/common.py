@@ -13,8 +13,8 @@ import torch
 
 from chase.data import sources
 from chase.data.resident import DataSet, Samples
-from chase.experiment import Experiment
-from chase.record import Record
+from chase.run.experiment import Experiment
+from chase.run.record import Record
 from chase.settings import load
 
 

@@ -20,13 +20,13 @@ from typing import Any
 import httpx
 from starlette.requests import Request
 
-from chase.federation import launch
 from chase.federation.diary import state
-from chase.federation.processes import Supervisor
-from chase.federation.proxy import FleetProxy, server
+from chase.federation.ops import launch
+from chase.federation.ops.processes import Supervisor
+from chase.federation.ops.proxy import FleetProxy, server
+from chase.federation.ops.setup import Loopback
 from chase.federation.rules import Rules
-from chase.federation.setup import Loopback
-from chase.record import Record
+from chase.run.record import Record
 from chase.settings import load
 
 ROLES = ("flower-superlink", "flwr-serverapp", "flwr-clientapp", "flower-supernode", "flower-superexec")
@@ -176,9 +176,9 @@ def measure(sites: int, rounds: int, at_once: int) -> dict[str, Any]:
 
 def model_bytes(settings: Any) -> int:
     """Bytes of the network's weights."""
-    from chase.division import load_data
-    from chase.experiment import net_spec
-    from chase.server import new_start
+    from chase.run.experiment import net_spec
+    from chase.server.server import new_start
+    from chase.simulation.world import load_data
 
     return sum(a.nbytes for a in new_start(net_spec(settings, load_data(settings)), settings).weights.values())
 

@@ -17,8 +17,8 @@ from pathlib import Path
 import numpy as np
 
 from chase.annotation.annotator import Question
-from chase.annotation.home import Card, Home
-from chase.annotation.page import serving
+from chase.home.home import Home, HomeCard
+from chase.home.page import serving
 
 QUESTIONS = 50_000
 TIMES = 100
@@ -27,7 +27,7 @@ LIMIT_MS = 50.0
 
 def full_home(path: Path) -> Home:
     images = np.zeros((QUESTIONS, 1, 8, 8), dtype=np.uint8)
-    home = Home.create(path, Card(0, "load", ("a", "b"), "image"), np.arange(QUESTIONS), images)
+    home = Home.create(path, HomeCard(0, "load", ("a", "b"), "image"), np.arange(QUESTIONS), images)
     home.inbox.file(Question(s, 1 + s // 100, s // 100, "chase", s % 9) for s in range(QUESTIONS))
     return home
 

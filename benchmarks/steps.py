@@ -18,7 +18,7 @@ from benchmarks.common import generated
 from chase.data.resident import Samples
 from chase.learning.inference import features, logits
 from chase.learning.loss_prediction import WithLossPrediction, new_predictor, predict, tapped, with_taps
-from chase.learning.training import Job, Plan, train
+from chase.learning.training import TrainingOptions, TrainingTask, train
 from chase.models.catalog import NetSpec, build
 from chase.models.net import Net
 
@@ -36,8 +36,8 @@ def seconds(work: Callable[[], object]) -> float:
 def turn(net: Net, samples: Samples, ranked: bool) -> float:
     """Milliseconds a step of ten."""
     rows = torch.arange(LABELED)
-    job = Job(samples, rows, rows % 10, rows[:0], None, False, 0, ("bench",))
-    plan = Plan(EPOCHS, 10, 0.01, 0.5, 0.0, 0.0)
+    job = TrainingTask(samples, rows, rows % 10, rows[:0], None, False, 0, ("bench",))
+    plan = TrainingOptions(EPOCHS, 10, 0.01, 0.5, 0.0, 0.0)
     with tapped(net) as seen:
         predictor = new_predictor(net, samples.inputs.shape[1:], 0)
         loss = WithLossPrediction(predictor, net.taps, seen) if ranked else None

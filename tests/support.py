@@ -13,19 +13,21 @@ from torch import nn
 
 from chase.annotation.annotator import Answer, Question
 from chase.annotation.behaviour import Behaviour
-from chase.checkpoint import Checkpoint
-from chase.client import Client, Turn, Workshop
+from chase.client.context import ClientContext
+from chase.client.state import ClientState
+from chase.client.turn import Client, Turn
 from chase.core.messages import ClientUpdate, RoundOrder
 from chase.core.randomness import rng
 from chase.core.weights import digest
 from chase.data.resident import DataSet, Samples
-from chase.engine.roster import Roster, World
-from chase.experiment import net_spec, split_among_clients
 from chase.models.catalog import NetSpec, build
 from chase.models.net import get_weights
-from chase.server import Server, new_start
+from chase.run.checkpoint import Checkpoint
+from chase.run.experiment import net_spec, split_among_clients
+from chase.server.server import Server, new_start
 from chase.settings import Settings, from_mapping
-from chase.state import ClientState
+from chase.simulation.clients import SimulatedClients
+from chase.simulation.world import World
 
 SMALL = {
     "clients": 4,
@@ -110,8 +112,8 @@ class Site:
         self.weights = get_weights(self.net)
         start = ClientState.start(np.arange(count), np.arange(labeled), self.truth[:labeled])
         self.store, self.person = Memory(start), Person(self.truth, at_once)
-        self.shop = Workshop(0, settings, self.samples, self.net, 2, Behaviour(settings.budget, period))
-        self.client = Client(self.shop, self.person, self.store)
+        self.context = ClientContext(0, settings, self.samples, self.net, 2, Behaviour(settings.budget, period))
+        self.client = Client(self.context, self.person, self.store)
         self.inferred = self.trained = 0
         self.net.register_forward_hook(self._count)
 
@@ -163,7 +165,7 @@ def simulate(
     parts = split_among_clients(settings, data)
     labels = data.train_labels if truth is None else truth
     world = World(settings, data.train, labels, data.num_classes, parts, data.test)
-    roster, saved, story = Roster(world, Checkpoint(where)), {}, Story()
+    roster, saved, story = SimulatedClients(world, Checkpoint(where)), {}, Story()
     story.initial = {int(s) for client in range(settings.clients) for s in world.start(client).pools.labeled}
     first = new_start(net_spec(settings, data), settings)
     server = Server("run", settings, first.weights, first.extras, net_spec(settings, data))

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 from chase.acquisition.strategy import NEEDS
 from chase.cli.main import app
 from chase.core.errors import SettingsError
-from chase.record import Record
+from chase.run.record import Record
 
 PAGE = (Path(__file__).parents[1] / "docs" / "add-a-strategy.md").read_text(encoding="utf-8")
 

@@ -7,11 +7,11 @@ import pytest
 import torch
 from support import blobs, small_settings, tiny_net
 
-from chase.aggregation import SERVERS, ServerPlan, fed_adam, fed_avg, fed_avg_m
 from chase.core.errors import SettingsError
 from chase.core.messages import ClientUpdate
-from chase.learning.training import FlatSGD, Job, Plan, train
-from chase.server import Server
+from chase.learning.training import FlatSGD, TrainingOptions, TrainingTask, train
+from chase.server.aggregation import SERVERS, ServerPlan, fed_adam, fed_avg, fed_avg_m
+from chase.server.server import Server
 
 
 def one(value: float) -> dict[str, np.ndarray]:
@@ -107,12 +107,12 @@ def test_the_proximal_gradient_is_that_of_the_written_term() -> None:
 
 def test_a_strong_proximal_term_keeps_the_model_near_its_start() -> None:
     samples, labels = blobs(30)
-    job = Job(samples, torch.arange(30), torch.from_numpy(labels), torch.arange(0), None, False, 0, ("t",))
+    job = TrainingTask(samples, torch.arange(30), torch.from_numpy(labels), torch.arange(0), None, False, 0, ("t",))
 
     def moved(prox: float) -> float:
         net = tiny_net()
         before = torch.cat([p.detach().clone().flatten() for p in net.parameters()])
-        train(net, job, Plan(5, 10, 0.02, 0.5, 0.0, 0.0, prox=prox))
+        train(net, job, TrainingOptions(5, 10, 0.02, 0.5, 0.0, 0.0, prox=prox))
         return float((torch.cat([p.detach().flatten() for p in net.parameters()]) - before).norm())
 
     assert moved(10.0) < 0.5 * moved(0.0)

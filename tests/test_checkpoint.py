@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from chase.checkpoint import Checkpoint
 from chase.core.errors import CheckpointError
+from chase.run.checkpoint import Checkpoint
 
 
 def save(checkpoint: Checkpoint, round: int, clients: tuple[int, ...] = (0, 1), before: dict | None = None) -> dict:

@@ -9,7 +9,9 @@ import pytest
 from support import Site, ids, small_settings
 
 from chase.annotation.annotator import Answer
-from chase.client import Costs, choose, prepare_teachers, rest_and_watch
+from chase.client.choose import choose
+from chase.client.context import Costs
+from chase.client.train import prepare_teachers, rest_and_watch
 from chase.core.errors import ClientError
 from chase.core.weights import digest
 
@@ -152,7 +154,7 @@ def test_each_switch_alone(parts: str, dormant: int, watched: int) -> None:
     ev = np.ones(40, dtype=np.int64)
     ev[6:30] = 0
     state = replace(site.store.state, turn=3, ev=ev, watched=ids(*range(6, 34)))
-    after = rest_and_watch(site.shop, state, site.order(4))
+    after = rest_and_watch(site.context, state, site.order(4))
     assert after.pools.dormant.size == dormant
     assert after.watched.size == watched
     assert after.pools.unlabeled.size == 34 - dormant
@@ -164,7 +166,7 @@ def test_awakening_is_measured_by_three_budgets() -> None:
         pools = site.store.state.pools.freeze(range(21, 30)).put_aside(range(30, 40))
         assert pools.unlabeled.size == 15
         state = replace(site.store.state, turn=3, pools=pools, ev=np.ones(40, dtype=np.int64))
-        after = rest_and_watch(site.shop, state, site.order(4))
+        after = rest_and_watch(site.context, state, site.order(4))
         assert after.pools.unlabeled.size == 15 + returned
 
 
@@ -207,7 +209,7 @@ def test_alignment_is_skipped_in_the_first_turn_and_with_fewer_watched_than_a_ba
         (replace(third, watched=ids(*range(10, 30)), local_weights=None), False),
     ):
         costs = Costs()
-        found = prepare_teachers(site.shop, state, site.order(4), costs)
+        found = prepare_teachers(site.context, state, site.order(4), costs)
         assert (found is not None) == prepared
         assert costs.inferences == (2 * state.watched.size if prepared else 0)
 
@@ -251,9 +253,9 @@ def test_choosing_and_watching_change_no_state_in_place() -> None:
     site.turn(1)
     state, order = site.store.state, site.order(2)
     before = {name: array.copy() for name, array in state.to_arrays().items()}
-    one, questions = choose(site.shop, state, order, Costs())
-    two, same = choose(site.shop, state, order, Costs())
-    rest_and_watch(site.shop, one, order)
+    one, questions = choose(site.context, state, order, Costs())
+    two, same = choose(site.context, state, order, Costs())
+    rest_and_watch(site.context, one, order)
     assert questions == same
     assert len(questions) == 5
     assert digest(one.to_arrays()) == digest(two.to_arrays())

@@ -8,12 +8,12 @@ from support import SMALL
 from typer.testing import CliRunner
 
 from chase.acquisition.random import Random
-from chase.checkpoint import Checkpoint
 from chase.cli.main import app
-from chase.comparison import PLAN, method_changes, plan_arms
 from chase.core.errors import ChaseError, RunDirectoryError, SettingsError
-from chase.record import Record
-from chase.report.files import NAMES
+from chase.report.table_files import NAMES
+from chase.run.checkpoint import Checkpoint
+from chase.run.comparison import PLAN, method_changes, plan_arms
+from chase.run.record import Record
 
 FEW = [f"--set={key}={value}" for key, value in {**SMALL, "rounds": 2, "engine": "inprocess"}.items()]
 

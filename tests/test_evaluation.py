@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from chase.evaluation import score
+from chase.server.evaluation import score
 
 
 def test_scores_worked_by_hand() -> None:

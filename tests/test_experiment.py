@@ -8,8 +8,8 @@ from support import final_weights, simulate, small_settings, timeless
 
 from chase.core.errors import DataError, RunDirectoryError, SettingsError
 from chase.data.resident import DataSet
-from chase.experiment import Experiment, stop_reason
-from chase.record import Record
+from chase.run.experiment import Experiment, stop_reason
+from chase.run.record import Record
 
 Lines = list[dict[str, Any]]
 

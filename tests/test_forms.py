@@ -12,8 +12,8 @@ from support import Site, final_weights, simulate, small_settings, timeless
 from chase.annotation.behaviour import per_cycle
 from chase.core.weights import Weights
 from chase.data.resident import DataSet
-from chase.experiment import Experiment, net_spec
-from chase.server import Server, new_start, participants
+from chase.run.experiment import Experiment, net_spec
+from chase.server.server import Server, new_start, participants
 
 
 def near(a: Weights, b: Weights) -> bool:

@@ -12,8 +12,8 @@ import pytest
 from support import small_settings
 
 from chase.core.errors import LoggerError, SettingsError
-from chase.experiment import Experiment
-from chase.loggers import numbers
+from chase.run.experiment import Experiment
+from chase.run.loggers import numbers
 
 EXTRA = "an extra that is not installed"
 SMALL = {"clients": 2, "rounds": 2, "local_epochs": 2, "data_share": 0.2, "strategy": "ev"}

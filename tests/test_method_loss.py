@@ -9,12 +9,12 @@ from fakes import fake_pool
 from support import Site, small_settings
 
 from chase.acquisition.tod import TemporalDiscrepancy
+from chase.client.choose import models
 from chase.core.messages import ClientUpdate
 from chase.core.randomness import rng
 from chase.learning.loss_prediction import loss_extras
 from chase.models.catalog import NetSpec
-from chase.selection import models
-from chase.server import Server, new_start
+from chase.server.server import Server, new_start
 
 SPEC = NetSpec("tiny-cnn", (1, 8, 8), 2, 0.0)
 
@@ -40,7 +40,7 @@ def test_a_clients_module_goes_up_and_selection_reads_its_own_or_the_servers() -
     sent = site.turn(1, extras=first.extras).update.extras
     assert sent.keys() == first.extras.keys()
     assert not same(dict(sent), dict(first.extras))
-    seen = models(site.shop, site.store.state, replace(site.order(2), extras=first.extras)).losses
+    seen = models(site.context, site.store.state, replace(site.order(2), extras=first.extras)).losses
     assert same(dict(seen["local"]), dict(sent))
     assert same(dict(seen["global"]), dict(first.extras))
 

@@ -12,8 +12,8 @@ from support import simulate, small_settings
 from chase.core.pools import NAMES
 from chase.core.randomness import rng
 from chase.data.resident import DataSet
-from chase.experiment import make_net, split_among_clients
 from chase.models.net import get_weights
+from chase.run.experiment import make_net, split_among_clients
 
 COUNTS = {"labels", "inferences", "inferred_samples", "ev_sum", "ev_count", *(f"pool_{name}" for name in NAMES)}
 SECONDS = {"seconds_select", "seconds_teachers", "seconds_train", "seconds_track"}

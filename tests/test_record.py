@@ -9,7 +9,7 @@ import pytest
 from support import small_settings
 
 from chase.core.errors import RunDirectoryError, SettingsError
-from chase.record import Record, read_jsonl, write_atomically, writing
+from chase.run.record import Record, read_jsonl, write_atomically, writing
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from support import small_settings
 from chase.core.errors import UpdateError
 from chase.core.messages import ClientUpdate
 from chase.core.weights import digest
-from chase.server import Server, participants
+from chase.server.server import Server, participants
 
 START = {"w": np.array([1.0, 1.0], np.float32)}
 

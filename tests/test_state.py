@@ -7,9 +7,9 @@ import pytest
 from support import ids
 
 from chase.annotation.annotator import Answer
+from chase.client.state import ClientState
 from chase.core.errors import CheckpointError, PoolError
 from chase.core.weights import digest
-from chase.state import ClientState
 
 
 @pytest.fixture

@@ -18,9 +18,9 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from chase.acquisition.catalog import METHODS, find_method
 from chase.acquisition.hybrid import DEFAULT_KEYS
 from chase.acquisition.strategy import AcquisitionStrategy
-from chase.aggregation import SERVERS
 from chase.core.errors import SettingsError, unknown
 from chase.data.options import DataOptions
+from chase.server.aggregation import SERVERS
 
 PRESETS = Path(__file__).parent / "presets"
 

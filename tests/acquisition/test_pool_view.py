@@ -9,10 +9,10 @@ from support import Site, blobs, ids, small_settings
 from torch import Tensor, nn
 
 from chase.acquisition.pool_view import Models, PoolView
+from chase.client.choose import ALONE_UNTIL, model_before, models, pool_view
 from chase.core.errors import SettingsError
 from chase.models.layers import Dropout
 from chase.models.net import Net, get_weights
-from chase.selection import ALONE_UNTIL, model_before, models, pool_view
 
 
 class Normed(Net):
@@ -98,7 +98,7 @@ def test_tod_compares_the_last_local_model_with_the_one_before() -> None:
         sent.append(dict(site.turn(round).update.weights))
         assert same(model_before(site.store.state), sent[-2])
         assert same(site.store.state.local_weights or {}, sent[-1])
-    seen = models(site.shop, site.store.state, site.order(4)).weights
+    seen = models(site.context, site.store.state, site.order(4)).weights
     assert same(seen["local"], sent[-1])
     assert same(seen["before"], sent[-2])
 
@@ -109,7 +109,7 @@ def test_tod_on_the_global_model_compares_it_with_the_last_local_one() -> None:
     assert model_before(site.store.state) == {}
     other = {name: array + 1 for name, array in sent.items()}
     site.weights = other
-    seen = models(site.shop, site.store.state, site.order(2)).weights
+    seen = models(site.context, site.store.state, site.order(2)).weights
     assert same(seen["before"], sent)
     assert same(seen["global"], other)
 
@@ -117,7 +117,7 @@ def test_tod_on_the_global_model_compares_it_with_the_last_local_one() -> None:
 def test_the_model_of_one_client_alone_starts_afresh_and_stops_when_its_labels_are_learnt() -> None:
     site = Site(small_settings(strategy="logo", lr=0.05))
     site.turn(1)
-    view = pool_view(site.shop, site.store.state, site.order(2), site.store.state.pools.unlabeled)
+    view = pool_view(site.context, site.store.state, site.order(2), site.store.state.pools.unlabeled)
     probs = view.probs("alone")
     epochs = (view.inferences - len(view)) // 6
     assert 1 <= epochs < 50
@@ -126,7 +126,7 @@ def test_the_model_of_one_client_alone_starts_afresh_and_stops_when_its_labels_a
     assert ALONE_UNTIL == 0.99
     hopeless = Site(small_settings(strategy="logo", lr=1e-7, alone_epochs=4))
     hopeless.turn(1)
-    view = pool_view(hopeless.shop, hopeless.store.state, hopeless.order(2), hopeless.store.state.pools.unlabeled)
+    view = pool_view(hopeless.context, hopeless.store.state, hopeless.order(2), hopeless.store.state.pools.unlabeled)
     view.probs("alone")
     assert view.inferences == len(view) + 4 * 6
 

@@ -97,7 +97,9 @@ def test_random_is_random_and_looks_at_nothing() -> None:
     assert min(picks.count(i) for i in (1, 2, 3)) > 30
 
 
-@pytest.mark.parametrize("name", ["chas", "nowhere.module:Thing", "chase.server:Nothing", "chase.server:Server"])
+@pytest.mark.parametrize(
+    "name", ["chas", "nowhere.module:Thing", "chase.server.server:Nothing", "chase.server.server:Server"]
+)
 def test_a_strategy_that_cannot_be_had_is_refused(name: str) -> None:
     with pytest.raises(SettingsError, match=name):
         find_method(name)

@@ -12,7 +12,7 @@ import pytest
 
 from chase import settings
 from chase.cli import main
-from chase.experiment import Experiment
+from chase.run.experiment import Experiment
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ import pytest
 from support import final_weights, timeless
 
 from chase.cli import main
-from chase.record import Record
+from chase.run.record import Record
 
 QUICK = ("clients=3", "local_epochs=2", "rounds=2", "engine=inprocess")
 

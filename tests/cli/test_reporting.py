@@ -7,7 +7,7 @@ import shutil
 import pytest
 
 from chase.cli.progress import RunProgress
-from chase.server import Server
+from chase.server.server import Server
 from chase.studies.catalog import find_study
 from chase.studies.plan import Options, plan, write_plan
 

@@ -10,10 +10,12 @@ import pytest
 from rich.console import Console
 
 from chase.cli.terminal import print_table
-from chase.report.tables import Table
+from chase.report.tables import ReportTable
 
 ROW = ["chase", "53.2 (51.8–54.6)", "70.8 (64.6–76.9)", "85.5 (83.3–87.7)", "756 (755–756)", "0.61 (0.58–0.64)", "42"]
-TABLE = Table(("method", "round 10", "round 20", "round 30", "labels", "seconds", "inferred a client"), [ROW], "Title")
+TABLE = ReportTable(
+    ("method", "round 10", "round 20", "round 30", "labels", "seconds", "inferred a client"), [ROW], "Title"
+)
 
 
 @pytest.mark.parametrize("width", [40, 60, 80, 90, 200])

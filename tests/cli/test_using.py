@@ -21,9 +21,9 @@ from chase.core.weights import digest
 from chase.data import texts
 from chase.data.images import decode
 from chase.data.options import DataOptions
-from chase.experiment import Experiment
 from chase.export import load_model
 from chase.export.trained import read_trained
+from chase.run.experiment import Experiment
 
 
 @pytest.fixture

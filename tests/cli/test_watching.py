@@ -8,7 +8,7 @@ import pytest
 
 from chase.cli.watching import spark, view
 from chase.core.errors import RunDirectoryError
-from chase.record import Record, read_jsonl
+from chase.run.record import Record, read_jsonl
 from chase.studies.catalog import find_study
 from chase.studies.job import failure_of, locked
 from chase.studies.plan import Options, plan, write_plan

@@ -13,16 +13,16 @@ from support import blobs, simulate, small_settings
 from chase.acquisition.catalog import METHODS
 from chase.acquisition.pool_view import PoolView
 from chase.annotation.behaviour import Behaviour
+from chase.client.choose import BEFORE, pool_view
+from chase.client.context import ClientContext
+from chase.client.state import ClientState
 from chase.core.messages import RoundOrder
 from chase.core.randomness import rng
 from chase.core.weights import Weights
 from chase.data.resident import DataSet, Samples
 from chase.models.catalog import NetSpec, build
 from chase.models.net import get_weights
-from chase.selection import BEFORE, pool_view
-from chase.server import new_start
-from chase.state import ClientState
-from chase.workshop import Workshop
+from chase.server.server import new_start
 
 NAMES = sorted(METHODS)
 COUNT, LABELED = 30, 6
@@ -54,7 +54,7 @@ class Bench:
         )
         start = new_start(spec, self.settings)
         self.order = RoundOrder("run", 3, seed, self._weights(spec, 3, sharp), extras=start.extras)
-        self.shop = Workshop(0, self.settings, samples, self.net, classes, Behaviour(5, 1))
+        self.context = ClientContext(0, self.settings, samples, self.net, classes, Behaviour(5, 1))
         self.passed = 0
         self.net.conv1.register_forward_hook(self._count)
 
@@ -68,7 +68,7 @@ class Bench:
         self.passed += 0 if self.net.training else output.shape[0]
 
     def view(self, ids: np.ndarray | None = None) -> PoolView:
-        return pool_view(self.shop, self.state, self.order, self.state.pools.unlabeled if ids is None else ids)
+        return pool_view(self.context, self.state, self.order, self.state.pools.unlabeled if ids is None else ids)
 
     def pick(self, budget: int, ids: np.ndarray | None = None, seed: int = 0) -> list[int]:
         chosen = self.settings.acquisition.select(self.view(ids), budget, rng(seed, "select"))

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from support import small_settings
 
-from chase.cli.covering import coverage_table
+from chase.cli.coverage import coverage_table
 from chase.core.errors import DataError
 from chase.data.coverage import coverage, warnings
-from chase.division import count_coverage, load_data, split_among_clients
-from chase.experiment import Experiment
+from chase.run.experiment import Experiment
+from chase.simulation.world import count_coverage, load_data, split_among_clients
 
 LABELS = np.array([0, 0, 1, 1, 2, -1, 0, 2])
 
@@ -54,7 +54,7 @@ def test_a_run_writes_its_coverage(tmp_path):
 
 
 def test_initial_labels_in_the_table_are_those_the_clients_start_with(digits):
-    from chase.engine.roster import World
+    from chase.simulation.world import World
 
     settings = small_settings(initial_labels=0.1)
     parts = split_among_clients(settings, digits)

@@ -10,7 +10,7 @@ from data_files import image_parquet, pixels
 
 from chase import settings as settings_room
 from chase.data.texts import LETTERS
-from chase.experiment import Experiment
+from chase.run.experiment import Experiment
 
 PAPER = ("mnist", "emnist", "cifar10", "cifar100", "shakespeare")
 TABLE = {

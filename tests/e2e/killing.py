@@ -16,10 +16,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from chase.checkpoint import Checkpoint
 from chase.cli import main
 from chase.data.sources import load
-from chase.record import Record
+from chase.run.checkpoint import Checkpoint
+from chase.run.record import Record
 
 
 def die() -> None:

@@ -16,8 +16,8 @@ import pytest
 from killing import POINTS
 from support import final_weights, timeless
 
-from chase.experiment import Experiment
-from chase.record import Record
+from chase.run.experiment import Experiment
+from chase.run.record import Record
 from chase.settings import load, parse_changes
 
 CHANGES = ["clients=4", "local_epochs=2", "engine=inprocess", "answer_delay=1", "dropout=0.2"]

@@ -11,13 +11,13 @@ import numpy as np
 from chase.core.messages import ClientUpdate, RoundOrder
 from chase.federation.diary import Diary, events
 from chase.federation.members import Members
-from chase.federation.post import Answer, Hello, Letter, Node, NodeId, Tally, Ticket
 from chase.federation.rounds import Rounds
-from chase.federation.rules import Member, Roster, Rules
+from chase.federation.rules import Member, MemberList, Rules
+from chase.federation.transport import Hello, Node, NodeId, Reply, SiteMessage, Tally, Ticket
 
 METRICS = {"labels": 2.0, "inferences": 0.0, "inferred_samples": 0.0, "pool_labeled": 4.0}
 METRICS |= {f"pool_{name}": 0.0 for name in ("unlabeled", "asked", "dormant", "set_aside")}
-Script = Callable[[Letter, int], tuple[float, object]]
+Script = Callable[[SiteMessage, int], tuple[float, object]]
 """(letter, how many turns it was asked for before) -> (seconds until the answer, body or error text)."""
 
 
@@ -26,7 +26,7 @@ def update_for(order: RoundOrder, number: int, value: float, **changes: object) 
     return replace(update, **changes)  # type: ignore[arg-type]
 
 
-def prompt(letter: Letter, turn: int) -> tuple[float, object]:
+def prompt(letter: SiteMessage, turn: int) -> tuple[float, object]:
     """Answers in a second, with its own number as the weights."""
     assert letter.order is not None
     number = int(letter.header["number"])
@@ -54,7 +54,7 @@ class FakePost:
     comes_at: dict[NodeId, float] = field(default_factory=dict)
     restarts: dict[NodeId, tuple[float, ...]] = field(default_factory=dict)
     """When a node is started anew: what it was sent before and has not answered is lost."""
-    sent: list[Letter] = field(default_factory=list)
+    sent: list[SiteMessage] = field(default_factory=list)
     _due: dict[Ticket, tuple[float, object]] = field(default_factory=dict)
 
     def nodes(self) -> Mapping[NodeId, Node]:
@@ -64,10 +64,10 @@ class FakePost:
     def _session(self, node: NodeId) -> str:
         return f"started {sum(1 for at in self.restarts.get(node, ()) if at <= self.clock.now)} times"
 
-    def send(self, letters: Sequence[Letter]) -> list[Ticket | None]:
+    def send(self, letters: Sequence[SiteMessage]) -> list[Ticket | None]:
         return [self._send(letter) for letter in letters]
 
-    def _send(self, letter: Letter) -> Ticket | None:
+    def _send(self, letter: SiteMessage) -> Ticket | None:
         before = sum(1 for old in self.sent if old.node == letter.node and old.kind == "turn")
         self.sent.append(letter)
         ticket = f"ticket-{len(self.sent)}"
@@ -80,12 +80,12 @@ class FakePost:
             self._due[ticket] = (self.clock.now + delay, body)
         return ticket
 
-    def collect(self, tickets: Collection[Ticket]) -> list[Answer]:
+    def collect(self, tickets: Collection[Ticket]) -> list[Reply]:
         ready = [t for t in tickets if self._due[t][0] <= self.clock.now]
         return [self._answer(t, self._due[t][1]) for t in ready]
 
-    def _answer(self, ticket: Ticket, body: object) -> Answer:
-        return Answer(ticket, None, body) if isinstance(body, str) else Answer(ticket, body)  # type: ignore[arg-type]
+    def _answer(self, ticket: Ticket, body: object) -> Reply:
+        return Reply(ticket, None, body) if isinstance(body, str) else Reply(ticket, body)  # type: ignore[arg-type]
 
 
 @dataclass
@@ -101,7 +101,7 @@ class Table:
     def set(cls, run: Path, authenticated: bool = True, **rules: object) -> Table:
         clock = Clock()
         post = FakePost(clock, {10: "a", 11: "b", 12: "c"})
-        roster = Roster(tuple(Member(n, name, "key") for n, name in enumerate("abc")))
+        roster = MemberList(tuple(Member(n, name, "key") for n, name in enumerate("abc")))
         agreed = Rules(**{"poll": 1.0, "deadline": 60.0, **rules})  # type: ignore[arg-type]
         diary = Diary(run)
         members = Members(post, lambda: roster, {"settings": {}}, diary, clock, authenticated)

@@ -14,18 +14,18 @@ from typing import Any
 import numpy as np
 from support import final_weights, timeless
 
-from chase.checkpoint import Checkpoint
-from chase.experiment import Experiment
+from chase.client.state import ClientState
 from chase.federation.diary import events, state
-from chase.federation.launch import Watch, server_pid
-from chase.federation.processes import Supervisor, group_lives
+from chase.federation.ops.launch import Watch, server_pid
+from chase.federation.ops.processes import Supervisor, group_lives
+from chase.federation.ops.setup import Loopback
 from chase.federation.rules import Rules
-from chase.federation.setup import Loopback
-from chase.homestore import HomeStore
-from chase.record import Record
+from chase.home.store import HomeStore
+from chase.run.checkpoint import Checkpoint
+from chase.run.experiment import Experiment
+from chase.run.record import Record
 from chase.settings import Settings, load
 from chase.site.place import Site
-from chase.state import ClientState
 
 SETTINGS = {"clients": 3, "rounds": 3, "local_epochs": 2, "behaviour": "AbCo", "budget": 5, "classes_per_client": 4}
 RULES = {"quorum": 3, "deadline": 240.0, "poll": 0.5}

@@ -14,8 +14,8 @@ import typer
 
 from chase.cli.main import app
 from chase.federation.diary import events
-from chase.federation.processes import group_lives, signal_groups, take_down
-from chase.record import Record
+from chase.federation.ops.processes import group_lives, signal_groups, take_down
+from chase.run.record import Record
 
 DOC = Path(__file__).parents[2] / "docs" / "deploy.md"
 

@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 from federation.real import Real, assert_same, assert_sound, federation_settings, running, saved_state, simulated
 
-from chase.federation.processes import group_lives
-from chase.federation.view import links_in, page_log
+from chase.federation.ops.processes import group_lives
+from chase.federation.overview import links_in, page_log
 from chase.site.place import Site
 
 pytestmark = [pytest.mark.federation, pytest.mark.timeout(900)]

@@ -13,11 +13,11 @@ from support import final_weights, timeless
 
 from chase.core.errors import FederationError
 from chase.federation.diary import events, state
-from chase.federation.post import Answer, Hello, Letter, Node, NodeId, Tally, Ticket
+from chase.federation.ops.setup import Loopback, found, site_name
 from chase.federation.rules import Rules
-from chase.federation.serve import Hall
-from chase.federation.setup import Loopback, found, site_name
-from chase.record import Record
+from chase.federation.server import FederationServer
+from chase.federation.transport import Hello, Node, NodeId, Reply, SiteMessage, Tally, Ticket
+from chase.run.record import Record
 from chase.settings import from_mapping
 from chase.site import turn
 from chase.site.agreement import Agreement
@@ -30,15 +30,15 @@ class LocalPost:
 
     homes: Mapping[NodeId, Path]
     stop_after: int = 1_000_000
-    answers: dict[Ticket, Answer] = field(default_factory=dict)
+    answers: dict[Ticket, Reply] = field(default_factory=dict)
 
     def nodes(self) -> Mapping[NodeId, Node]:
         return dict.fromkeys(self.homes, Node())
 
-    def send(self, letters: Sequence[Letter]) -> list[Ticket | None]:
+    def send(self, letters: Sequence[SiteMessage]) -> list[Ticket | None]:
         return [self._do(letter) for letter in letters]
 
-    def _do(self, letter: Letter) -> Ticket:
+    def _do(self, letter: SiteMessage) -> Ticket:
         if letter.order is not None and letter.order.round > self.stop_after:
             raise KeyboardInterrupt
         site, ticket = Site(self.homes[letter.node]), f"{len(self.answers)}"
@@ -51,10 +51,10 @@ class LocalPost:
         else:
             body = turn.take_turn(site, settings, int(letter.header["number"]), letter.order)
         site.close()
-        self.answers[ticket] = Answer(ticket, body)
+        self.answers[ticket] = Reply(ticket, body)
         return ticket
 
-    def collect(self, tickets: Collection[Ticket]) -> list[Answer]:
+    def collect(self, tickets: Collection[Ticket]) -> list[Reply]:
         return [self.answers[t] for t in tickets]
 
 
@@ -62,9 +62,9 @@ def post_of(loopback: Loopback) -> LocalPost:
     return LocalPost({100 + n: home for n, home in enumerate(loopback.homes.values())})
 
 
-def hall(loopback: Loopback, post: LocalPost) -> Hall:
+def hall(loopback: Loopback, post: LocalPost) -> FederationServer:
     clock = Clock()
-    return Hall(loopback.charter, post, clock, clock.sleep)
+    return FederationServer(loopback.charter, post, clock, clock.sleep)
 
 
 @pytest.mark.parametrize("changes", [{}, {"strategy": "ev", "form": "reset"}, {"server": "fedadam", "take_part": 0.7}])

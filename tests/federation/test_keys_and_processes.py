@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from chase.core.errors import FederationError
-from chase.federation import keys, launch
-from chase.federation.processes import (
-    Job,
+from chase.federation.ops import keys, launch
+from chase.federation.ops.processes import (
+    ProcessSpec,
     Supervisor,
     alive,
     end_groups,
@@ -23,7 +23,7 @@ from chase.federation.processes import (
     started,
     take_down,
 )
-from chase.federation.rules import Charter, Rules
+from chase.federation.rules import FederationDirectory, Rules
 
 SLEEPER = (sys.executable, "-c", "import subprocess, sys; subprocess.run(['sleep', '600'])")
 
@@ -84,13 +84,13 @@ def shakes_hands(client: ssl.SSLContext, server: ssl.SSLContext, name: str) -> b
 
 
 def test_the_superlink_never_listens_beyond_loopback(tmp_path: Path) -> None:
-    charter = Charter.create(tmp_path / "fed", Rules(), False, "0.0.0.0", 1234)
+    charter = FederationDirectory.create(tmp_path / "fed", Rules(), False, "0.0.0.0", 1234)
     with pytest.raises(FederationError, match="control API"):
         launch.server_jobs(charter)
 
 
 def test_a_secure_server_is_started_with_tls_and_authentication_and_an_insecure_one_says_so(tmp_path: Path) -> None:
-    charter = Charter.create(tmp_path / "fed", Rules(), True, "127.0.0.1", 1234)
+    charter = FederationDirectory.create(tmp_path / "fed", Rules(), True, "127.0.0.1", 1234)
     keys.server_certificate(tmp_path / "fed" / "keys", ["127.0.0.1"])
     link, execute = launch.server_jobs(charter)
     assert "--enable-supernode-auth" in link.command
@@ -98,13 +98,13 @@ def test_a_secure_server_is_started_with_tls_and_authentication_and_an_insecure_
     (tmp_path / "fed" / "keys" / "server.key").chmod(0o644)
     with pytest.raises(FederationError, match="chmod 600"):
         launch.server_jobs(charter)
-    loose = Charter.create(tmp_path / "loose", Rules(), False, "127.0.0.1", 1234)
+    loose = FederationDirectory.create(tmp_path / "loose", Rules(), False, "127.0.0.1", 1234)
     assert all("--insecure" in job.command for job in launch.server_jobs(loose))
 
 
 def test_a_supervisor_starts_again_what_ends_and_leaves_nothing_behind(tmp_path: Path) -> None:
     with Supervisor(tmp_path / "jobs.json") as supervisor:
-        supervisor.start(Job("a", SLEEPER, tmp_path / "a.log"))
+        supervisor.start(ProcessSpec("a", SLEEPER, tmp_path / "a.log"))
         first = supervisor.pid("a")
         wait_until(lambda: len(children(first)) == 1)
         os.kill(first, signal.SIGKILL)
@@ -134,7 +134,7 @@ def children(pid: int) -> list[int]:
 BOSS = """
 import sys, time
 from pathlib import Path
-from chase.federation.processes import *
+from chase.federation.ops.processes import *
 end_on_signals()
 try:
     with Supervisor(Path(sys.argv[1])) as s:

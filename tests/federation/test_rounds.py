@@ -9,10 +9,10 @@ from support import small_settings
 
 from chase.core.errors import FederationError
 from chase.core.messages import ClientUpdate, RoundOrder
-from chase.federation.post import Answer, Hello, Letter, Tally
 from chase.federation.rounds import check_answer
-from chase.federation.rules import Charter, Member, Roster, Rules, make_rules
-from chase.server import Server
+from chase.federation.rules import FederationDirectory, Member, MemberList, Rules, make_rules
+from chase.federation.transport import Hello, Reply, SiteMessage, Tally
+from chase.server.server import Server
 
 
 def slow(seconds: float):
@@ -122,7 +122,7 @@ def test_a_bad_update_is_refused_by_site_and_reason_and_the_round_goes_on(tmp_pa
 def test_metrics_that_were_not_agreed_on_are_refused(tmp_path: Path, change: dict) -> None:
     table = Table.set(tmp_path)
 
-    def script(letter: Letter, turn: int):
+    def script(letter: SiteMessage, turn: int):
         good = update_for(letter.order, 2, 1.0)
         metrics = {k: v for k, v in (dict(good.metrics) | change).items() if v is not None}
         return 1.0, update_for(letter.order, 2, 1.0, metrics=metrics)
@@ -137,7 +137,7 @@ def test_an_answer_nobody_asked_for_and_one_that_comes_twice_change_nothing(tmp_
 
     def twice(tickets):
         found = collect(tickets)
-        forged = [Answer("never-sent", a.body) for a in found if isinstance(a.body, ClientUpdate)]
+        forged = [Reply("never-sent", a.body) for a in found if isinstance(a.body, ClientUpdate)]
         return found + found + forged
 
     table.post.collect = twice  # type: ignore[method-assign]
@@ -186,7 +186,7 @@ def test_two_nodes_of_one_name_are_not_both_let_in(tmp_path: Path) -> None:
 
 def test_held_out_parts_are_summed_and_who_answers_nonsense_is_left_out(tmp_path: Path) -> None:
     table = Table.set(tmp_path)
-    sums = table.rounds.tallies(1, lambda c: Letter(table.rounds.members.nodes[c], "tally"), 30.0)
+    sums = table.rounds.tallies(1, lambda c: SiteMessage(table.rounds.members.nodes[c], "tally"), 30.0)
     assert sums == Tally(10, 10)  # nodes 11 and 12 claim more right answers than they have samples
     assert table.told("no score") == [(1, "b"), (1, "c")]
 
@@ -212,13 +212,13 @@ def test_rules_that_cannot_be_kept_are_refused(tmp_path: Path) -> None:
 
 def test_a_charter_is_read_back_as_it_was_written_and_made_once(tmp_path: Path) -> None:
     rules = Rules(quorum=2, deadline=5.5, evaluate="both")
-    charter = Charter.create(tmp_path / "fed", rules, True, "127.0.0.1", 1234)
+    charter = FederationDirectory.create(tmp_path / "fed", rules, True, "127.0.0.1", 1234)
     charter.keep(charter.roster.admit("site-a").admit("site-b", "ssh-key"))
-    again = Charter(tmp_path / "fed")
+    again = FederationDirectory(tmp_path / "fed")
     assert (again.rules, again.secure, again.address) == (rules, True, ("127.0.0.1", 1234))
     assert [(m.number, m.name, m.key) for m in again.roster.members] == [(0, "site-a", ""), (1, "site-b", "ssh-key")]
     with pytest.raises(FederationError, match="is a federation already"):
-        Charter.create(tmp_path / "fed", rules, True, "127.0.0.1", 1)
+        FederationDirectory.create(tmp_path / "fed", rules, True, "127.0.0.1", 1)
     with pytest.raises(FederationError, match="another key"):
         again.roster.admit("site-b", "other")
 
@@ -228,7 +228,7 @@ def test_a_sound_update_passes() -> None:
     check_answer(update_for(order, 0, 1.0), order, Rules())
 
 
-def lost(letter: Letter, turn: int) -> tuple[float, object]:
+def lost(letter: SiteMessage, turn: int) -> tuple[float, object]:
     """The first order is never answered, those after it are."""
     return (1e9, "") if turn == 0 else prompt(letter, turn)
 
@@ -255,7 +255,7 @@ def test_a_handshake_that_was_lost_is_sent_again(tmp_path: Path) -> None:
     table = Table.set(tmp_path)
     members, post = table.rounds.members, table.post
     post.online[13] = "d"
-    members.roster = lambda: Roster((*(Member(n, name, "key") for n, name in enumerate("abcd")),))
+    members.roster = lambda: MemberList((*(Member(n, name, "key") for n, name in enumerate("abcd")),))
     collect, post.collect = post.collect, lambda tickets: []  # type: ignore[method-assign]
     members.look(1)
     post.collect = collect  # type: ignore[method-assign]
@@ -269,10 +269,10 @@ def test_a_handshake_that_was_lost_is_sent_again(tmp_path: Path) -> None:
 
 
 def test_a_site_that_was_let_out_is_asked_no_more(tmp_path: Path) -> None:
-    roster = Roster().admit("a", "k one").admit("b", "k two").dismiss("a")
+    roster = MemberList().admit("a", "k one").admit("b", "k two").dismiss("a")
     assert [m.name for m in roster.active] == ["b"]
     table = Table.set(tmp_path)
-    table.rounds.members.roster = lambda: Roster(
+    table.rounds.members.roster = lambda: MemberList(
         tuple(Member(n, name, "key", out=name == "a") for n, name in enumerate("abc"))
     )
     table.rounds.members.look(1)
@@ -284,7 +284,7 @@ def test_a_site_that_was_let_out_is_asked_no_more(tmp_path: Path) -> None:
 
 
 def test_a_key_belongs_to_one_site_and_is_never_let_in_again() -> None:
-    roster = Roster().admit("a", "ecdsa one a").admit("b", "ecdsa two b")
+    roster = MemberList().admit("a", "ecdsa one a").admit("b", "ecdsa two b")
     assert roster.admit("a", "ecdsa one another comment").named("a").number == 0  # type: ignore[union-attr]
     with pytest.raises(FederationError, match="is that of site 'a': every site has its own"):
         roster.admit("c", "ecdsa one c")
@@ -300,8 +300,10 @@ def test_a_key_belongs_to_one_site_and_is_never_let_in_again() -> None:
 
 
 def test_the_list_of_sites_is_read_back_as_it_was(tmp_path: Path) -> None:
-    charter = Charter.create(tmp_path / "fed", Rules(), True, "127.0.0.1", 1)
-    roster = Roster().admit("a", "ecdsa one").at_node("a", "17").dismiss("a").admit("a", "ecdsa two").admit("b", "x y")
+    charter = FederationDirectory.create(tmp_path / "fed", Rules(), True, "127.0.0.1", 1)
+    roster = (
+        MemberList().admit("a", "ecdsa one").at_node("a", "17").dismiss("a").admit("a", "ecdsa two").admit("b", "x y")
+    )
     charter.keep(roster)
     assert charter.roster == roster
 
@@ -316,7 +318,7 @@ def test_no_more_sites_are_asked_at_once_than_the_rule_says(tmp_path: Path) -> N
     assert sorted(outcome.updates) == [0, 1, 2]
     assert max(most) == 1
     assert 15 <= table.post.clock.now < 25
-    sums = table.rounds.tallies(1, lambda c: Letter(table.rounds.members.nodes[c], "tally"), 30.0)
+    sums = table.rounds.tallies(1, lambda c: SiteMessage(table.rounds.members.nodes[c], "tally"), 30.0)
     assert sums == Tally(10, 10)
 
 

@@ -18,12 +18,12 @@ from federation.real import assert_same, assert_sound, federation_settings, runn
 from starlette.requests import Request
 
 from chase.core.errors import FederationError
-from chase.federation import keys, launch, setup
 from chase.federation.diary import events
-from chase.federation.processes import Supervisor
-from chase.federation.proxy import FleetProxy, allowed, server
-from chase.federation.rules import Charter, Rules
-from chase.federation.setup import Loopback
+from chase.federation.ops import keys, launch, setup
+from chase.federation.ops.processes import Supervisor
+from chase.federation.ops.proxy import FleetProxy, allowed, server
+from chase.federation.ops.setup import Loopback
+from chase.federation.rules import FederationDirectory, Rules
 from chase.site.place import Site
 
 
@@ -74,7 +74,7 @@ class Meddler(FleetProxy):
 
 
 @contextmanager
-def meddling(charter: Charter) -> Iterator[tuple[Meddler, str]]:
+def meddling(charter: FederationDirectory) -> Iterator[tuple[Meddler, str]]:
     host, inner = charter.address
     proxy, port = Meddler(f"https://{host}:{inner}", launch.ca(charter)), launch.free_port()
     directory = charter.path / "keys"

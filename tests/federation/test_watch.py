@@ -10,17 +10,17 @@ import pytest
 from support import small_settings
 
 from chase.core.errors import FederationError
-from chase.federation import launch
 from chase.federation.diary import Diary, events, state
-from chase.federation.launch import AlreadyServed, Watch, only_server
-from chase.federation.proxy import MOST_BYTES, FleetProxy
-from chase.federation.rules import Charter, Rules
-from chase.record import Record
+from chase.federation.ops import launch
+from chase.federation.ops.launch import AlreadyServed, Watch, only_server
+from chase.federation.ops.proxy import MOST_BYTES, FleetProxy
+from chase.federation.rules import FederationDirectory, Rules
+from chase.run.record import Record
 
 
 @pytest.fixture
-def charter(tmp_path: Path) -> Charter:
-    charter = Charter.create(tmp_path / "fed", Rules(), True, "127.0.0.1", 1)
+def charter(tmp_path: Path) -> FederationDirectory:
+    charter = FederationDirectory.create(tmp_path / "fed", Rules(), True, "127.0.0.1", 1)
     Record.create(charter.run, small_settings())
     return charter
 
@@ -32,7 +32,9 @@ def submitted(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return calls
 
 
-def test_a_run_that_is_being_served_is_watched_and_not_submitted_again(charter: Charter, submitted: list[str]) -> None:
+def test_a_run_that_is_being_served_is_watched_and_not_submitted_again(
+    charter: FederationDirectory, submitted: list[str]
+) -> None:
     Diary(charter.run).show(phase="round", round=2)
     with only_server(charter.run):
         watch = Watch(charter)
@@ -47,7 +49,7 @@ def test_a_run_that_is_being_served_is_watched_and_not_submitted_again(charter: 
     assert [e["what"] for e in events(charter.run)] == ["server gone"]
 
 
-def test_a_look_at_the_wrong_moment_does_not_keep_a_server_out(charter: Charter) -> None:
+def test_a_look_at_the_wrong_moment_does_not_keep_a_server_out(charter: FederationDirectory) -> None:
     with (charter.run / "server.lock").open("a") as file:
         launch.fcntl.flock(file, launch.fcntl.LOCK_SH)
         with pytest.raises(AlreadyServed), only_server(charter.run, patience=0.1):
@@ -58,11 +60,11 @@ def test_a_look_at_the_wrong_moment_does_not_keep_a_server_out(charter: Charter)
 
 
 def test_where_the_superlink_is_away_a_run_is_submitted_until_it_is_back(
-    charter: Charter, monkeypatch: pytest.MonkeyPatch
+    charter: FederationDirectory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tries = []
 
-    def submit(charter: Charter) -> str:
+    def submit(charter: FederationDirectory) -> str:
         tries.append(1)
         if len(tries) in (2, 3):
             raise FederationError("away")
@@ -79,9 +81,9 @@ def test_where_the_superlink_is_away_a_run_is_submitted_until_it_is_back(
 
 
 def test_a_first_submission_that_fails_leaves_the_state_as_it_was(
-    charter: Charter, monkeypatch: pytest.MonkeyPatch
+    charter: FederationDirectory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def submit(charter: Charter) -> str:
+    def submit(charter: FederationDirectory) -> str:
         raise FederationError("away")
 
     monkeypatch.setattr(launch, "submit", submit)
@@ -91,15 +93,19 @@ def test_a_first_submission_that_fails_leaves_the_state_as_it_was(
     assert state(charter.run)["phase"] == "finished"
 
 
-def test_what_flower_says_went_wrong_is_the_error(charter: Charter, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_flower_says_went_wrong_is_the_error(
+    charter: FederationDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
     said = 'Loading\n{"success": false, "error-message": "Error:\\nConnection refused"}'
     monkeypatch.setattr(launch, "flwr", lambda charter, *arguments: said)
     with pytest.raises(FederationError, match=r"^`flwr run .*` failed: Connection refused$"):
         launch.submit(charter)
 
 
-def test_the_proxy_refuses_long_requests_before_and_while_they_come(charter: Charter, tmp_path: Path) -> None:
-    from chase.federation import keys
+def test_the_proxy_refuses_long_requests_before_and_while_they_come(
+    charter: FederationDirectory, tmp_path: Path
+) -> None:
+    from chase.federation.ops import keys
 
     keys.server_certificate(tmp_path / "keys", ["localhost"])
     proxy = FleetProxy("https://localhost:1", tmp_path / "keys" / "ca.crt")

@@ -16,8 +16,8 @@ from site_room.sites import first_order, tiny_settings, tiny_site
 from chase import __version__
 from chase.core.errors import ClientError, DataError
 from chase.core.messages import RoundOrder
-from chase.federation.post import Letter
-from chase.federation.serve import sent_settings
+from chase.federation.server import sent_settings
+from chase.federation.transport import SiteMessage
 from chase.flower import client_app, codec
 from chase.settings import Settings
 from chase.site.agreement import agreement_of
@@ -36,15 +36,15 @@ def identity() -> None:
     TaskIdentity.run_id, TaskIdentity.node_id, TaskIdentity.task_id = 1, 1, 1
 
 
-def letter(site: Site, settings: Settings, kind: str, order: RoundOrder | None = None, **header: object) -> Letter:
+def letter(site: Site, settings: Settings, kind: str, order: RoundOrder | None = None, **header: object) -> SiteMessage:
     agreed = agreement_of(settings, site.samples(), site.classes)
     text = agreed.to_json() if kind == "hello" else agreed.digest()
     values = {"settings": sent_settings(settings), "agreement": text, "number": NUMBER, **header}
     weights = first_order(site, settings).weights if kind == "tally" else None
-    return Letter(1, kind, values, order=order, weights=weights)
+    return SiteMessage(1, kind, values, order=order, weights=weights)
 
 
-def ask(site: Site, letter: Letter) -> RecordDict:
+def ask(site: Site, letter: SiteMessage) -> RecordDict:
     message = Message(codec.pack_letter(letter), dst_node_id=1, message_type=codec.KINDS[letter.kind])
     context = Context(1, 1, {"home": str(site.path)}, RecordDict(), {})
     return client_app.app(message, context).content
@@ -148,7 +148,7 @@ def test_a_site_objects_to_other_classes_and_says_which(tmp_path: Path) -> None:
     assert said.objections == ("class list: the server has (bright, dark), the site (dark, bright)",)
 
 
-def objections(site: Site, asked: Letter) -> list[str]:
+def objections(site: Site, asked: SiteMessage) -> list[str]:
     return list(ask(site, asked)["hello"]["objections"])
 
 

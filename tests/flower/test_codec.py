@@ -6,7 +6,7 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, MetricRecord, RecordDict
 
 from chase.core.errors import UpdateError
 from chase.core.messages import ClientUpdate, RoundOrder
-from chase.federation.post import Hello, Letter, Tally
+from chase.federation.transport import Hello, SiteMessage, Tally
 from chase.flower import codec
 
 WEIGHTS = {
@@ -27,7 +27,7 @@ def update(**changes: object) -> ClientUpdate:
 
 def test_an_order_comes_out_as_it_went_in() -> None:
     order = RoundOrder("run", 4, 2**62, WEIGHTS, "train", {"w": np.ones(2)}, False, {"proto": np.eye(2)})
-    records = codec.pack_letter(Letter(1, "turn", {"number": 3, "settings": {"lr": 0.1}}, order=order))
+    records = codec.pack_letter(SiteMessage(1, "turn", {"number": 3, "settings": {"lr": 0.1}}, order=order))
     header = codec.header_of(records)
     found = codec.order_of(records, header)
     assert (found.run, found.round, found.seed, found.phase, found.track) == ("run", 4, 2**62, "train", False)

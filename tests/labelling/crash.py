@@ -24,8 +24,8 @@ sys.path.insert(0, str(Path(__file__).parent))
 from homes import image_home
 from test_homestore import INITIAL, client_of, order
 
-from chase.annotation.home import Home
-from chase.annotation.inbox import Given
+from chase.home.home import Home
+from chase.home.inbox import Given
 
 KILLS = 24
 torch.set_num_threads(1)  # a fork takes no thread along, and waits for ever for one that it believes to be there

@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 
 from chase.annotation.annotator import Question
-from chase.annotation.home import Card, Home
-from chase.annotation.page import serving
+from chase.home.home import Home, HomeCard
+from chase.home.page import serving
 
 ANIMALS = ("cat", "dog", "horse")
 
@@ -23,7 +23,7 @@ def image_home(
     images = np.empty((count, 1, 8, 8), dtype=np.uint8)
     images[:] = (5 * np.arange(count) % 256).astype(np.uint8)[:, None, None, None]
     images[:, :, 2:6, 2:6] = 255 - images[:, :, 2:6, 2:6]
-    return Home.create(path, Card(0, "clinic", classes, "image"), np.arange(count), images, initial=initial)
+    return Home.create(path, HomeCard(0, "clinic", classes, "image"), np.arange(count), images, initial=initial)
 
 
 def text_home(path: Path, texts: list[str], classes: tuple[str, ...]) -> Home:
@@ -31,7 +31,7 @@ def text_home(path: Path, texts: list[str], classes: tuple[str, ...]) -> Home:
     alphabet = "".join(sorted(set("".join(texts)) | {" "}))
     width = max(map(len, texts))
     tokens = np.array([[alphabet.index(c) for c in t.rjust(width)] for t in texts], dtype=np.uint8)
-    return Home.create(path, Card(0, "library", classes, "text", alphabet), np.arange(len(texts)), tokens)
+    return Home.create(path, HomeCard(0, "library", classes, "text", alphabet), np.arange(len(texts)), tokens)
 
 
 def ask(home: Home, samples: range | list[int], round: int = 2, thoughts: bool = True) -> None:

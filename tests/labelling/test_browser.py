@@ -13,8 +13,8 @@ import pytest
 from homes import ANIMALS, ask, image_home, served, text_home
 from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
 
-from chase.annotation.home import Home
-from chase.annotation.page.serving import links
+from chase.home.home import Home
+from chase.home.page.serving import links
 
 CHROMIUM = os.environ.get("CHASE_CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
 FLAGS = [

@@ -9,12 +9,12 @@ import pytest
 from homes import ANIMALS, ask, image_home, text_home
 from typer.testing import CliRunner
 
-from chase.annotation import exchange
-from chase.annotation.home import Home
-from chase.annotation.inbox import Given
-from chase.annotation.views import HomeView
 from chase.cli.main import app
 from chase.core.errors import LabelError
+from chase.home import exchange
+from chase.home.home import Home
+from chase.home.inbox import Given
+from chase.home.views import HomeView
 
 
 @pytest.fixture

@@ -10,17 +10,18 @@ import pytest
 from homes import ANIMALS, image_home
 
 from chase.annotation.behaviour import Behaviour
-from chase.annotation.home import Home
-from chase.annotation.inbox import Given
-from chase.client import Client, Workshop
+from chase.client.context import ClientContext
+from chase.client.state import ClientState
+from chase.client.turn import Client
 from chase.core.errors import CheckpointError, ClientError
 from chase.core.messages import RoundOrder
 from chase.core.weights import digest
-from chase.homestore import HomeStore, resident
+from chase.home.home import Home
+from chase.home.inbox import Given
+from chase.home.store import HomeStore, resident
 from chase.models.catalog import NetSpec, build
 from chase.models.net import get_weights
 from chase.settings import from_mapping
-from chase.state import ClientState
 
 INITIAL = {0: 0, 1: 1, 2: 2, 3: 0}
 NET = build(NetSpec("tiny-cnn", (1, 8, 8), 3, 0.0), 0)
@@ -32,9 +33,9 @@ def client_of(home: Home, strategy: str = "random", patience: int = 0) -> Client
     values = {"strategy": strategy, "budget": 4, "behaviour": "AbCo", "local_epochs": 2, "patience": patience}
     settings = from_mapping(values).resolved()
     start = ClientState.start(home.samples()[0], np.array(list(INITIAL)), np.array(list(INITIAL.values())))
-    shop = Workshop(0, settings, resident(home), NET, len(ANIMALS), Behaviour(4, 1))
+    context = ClientContext(0, settings, resident(home), NET, len(ANIMALS), Behaviour(4, 1))
     store = HomeStore(home, start)
-    return Client(shop, store, store)
+    return Client(context, store, store)
 
 
 def order(round: int) -> RoundOrder:
@@ -103,7 +104,7 @@ def test_an_interrupted_turn_leaves_no_trace(home: Home, monkeypatch: pytest.Mon
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr("chase.homestore.write_durably", full)
+        patch.setattr("chase.home.store.write_durably", full)
         with pytest.raises(ClientError, match="round 3, saving"):
             client.take_turn(order(3))
     assert home.inbox.mark("taken") == len(INITIAL)

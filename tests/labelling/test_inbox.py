@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 from homes import ask, image_home
 
-from chase.annotation import schema
 from chase.annotation.annotator import Answer
-from chase.annotation.home import Home
-from chase.annotation.inbox import AnswerRefused, Given
-from chase.annotation.schema import Database
 from chase.core.errors import LabelError
+from chase.home import schema
+from chase.home.home import Home
+from chase.home.inbox import AnswerRefused, Given
+from chase.home.schema import Database
 
 
 @pytest.fixture

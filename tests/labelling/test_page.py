@@ -11,13 +11,13 @@ import httpx
 import pytest
 from homes import ask, image_home, served, text_home
 
-from chase.annotation.home import Home
-from chase.annotation.inbox import Given
-from chase.annotation.page.app import cookie_name
-from chase.annotation.page.guard import MAX_BODY
-from chase.annotation.page.serving import Address, hosts, is_loopback, origin
-from chase.annotation.views import HomeView
 from chase.core.errors import LabelError
+from chase.home.home import Home
+from chase.home.inbox import Given
+from chase.home.page.app import cookie_name
+from chase.home.page.guard import MAX_BODY
+from chase.home.page.serving import Address, hosts, is_loopback, origin
+from chase.home.views import HomeView
 
 
 @contextmanager
@@ -140,7 +140,7 @@ def test_the_shell_holds_no_sample_no_label_and_nothing_from_outside(nobody: htt
     assert "default-src 'none'" in page.headers["content-security-policy"]
     assert page.headers["x-content-type-options"] == "nosniff"
     assert page.headers["cache-control"] == "no-store"
-    static = Path(__file__).parents[2] / "src/chase/annotation/page/static"
+    static = Path(__file__).parents[2] / "src/chase/home/page/static"
     for file in static.iterdir():
         body = nobody.get(f"/static/{file.name}")
         assert body.content == file.read_bytes()

@@ -19,15 +19,15 @@ import pytest
 from homes import ask, image_home
 from typer.testing import CliRunner
 
-from chase.annotation.home import Home
-from chase.annotation.inbox import Given
-from chase.annotation.page.serving import Address, bind
-from chase.checkpoint import Checkpoint
 from chase.cli.main import app
 from chase.cli.people import page_beside, wait_for_answers
 from chase.core.errors import LabelError, SettingsError
 from chase.core.weights import digest
-from chase.experiment import Experiment
+from chase.home.home import Home
+from chase.home.inbox import Given
+from chase.home.page.serving import Address, bind
+from chase.run.checkpoint import Checkpoint
+from chase.run.experiment import Experiment
 from chase.settings import from_mapping
 
 SMALL: dict[str, Any] = {

@@ -43,14 +43,14 @@ def test_padding_is_black():
 def job(track=False):
     samples, labels = blobs(40)
     rows = torch.arange(20)
-    return training.Job(
+    return training.TrainingTask(
         samples, rows, torch.from_numpy(labels[:20]), torch.arange(20, 40), None, track, 3, ("round", 1)
     )
 
 
 def trained(augment, seed_net=0):
     net = tiny_net(seed=seed_net)
-    plan = training.Plan(2, 10, 0.02, 0.5, 0.0, 0.0, augment=augment)
+    plan = training.TrainingOptions(2, 10, 0.02, 0.5, 0.0, 0.0, augment=augment)
     outcome = training.train(net, job(track=True), plan)
     return get_weights(net), outcome.history
 
@@ -64,7 +64,7 @@ def test_training_repeats_exactly_and_differs_from_plain_training():
 def test_tracking_sees_plain_samples(monkeypatch):
     """With a learning rate of nothing the predictions of all epochs are those of the plain samples."""
     net = tiny_net()
-    plan = training.Plan(3, 10, 1e-12, 0.0, 0.0, 0.0, augment=True)
+    plan = training.TrainingOptions(3, 10, 1e-12, 0.0, 0.0, 0.0, augment=True)
     history = training.train(net, job(track=True), plan).history
     assert (history == history[0]).all()
 
@@ -76,7 +76,7 @@ def test_a_network_of_ones_own_with_torch_dropout_repeats_exactly():
         with torch.no_grad():
             net[2].weight.fill_(0.01)
             net[2].bias.zero_()
-        training.train(net, job(), training.Plan(2, 10, 0.02, 0.5, 0.0, 0.0))
+        training.train(net, job(), training.TrainingOptions(2, 10, 0.02, 0.5, 0.0, 0.0))
         return get_weights(net)
 
     first, second = once(), once()

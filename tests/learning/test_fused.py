@@ -99,8 +99,8 @@ def test_a_step_equals_autograd(name: str, dropout: float, aligned: bool, decay:
     labels = torch.arange(7) % CLASSES
     alignment = an_alignment() if aligned else None
     # lr 1 and no momentum: the change of a weight is its gradient
-    plan = training.Plan(1, 7, 1.0, 0.0, decay, 0.7)
-    job = training.Job(samples, torch.arange(7), labels, torch.arange(20, 40), alignment, False, 0, (1, 2))
+    plan = training.TrainingOptions(1, 7, 1.0, 0.0, decay, 0.7)
+    job = training.TrainingTask(samples, torch.arange(7), labels, torch.arange(20, 40), alignment, False, 0, (1, 2))
 
     fused_outcome = training.train(net, job, plan)
     assert fused_for(net) is not None
@@ -126,9 +126,9 @@ def test_a_step_with_loss_prediction_equals_autograd(
     samples, nets = make_samples(name), [with_taps(make(name, dropout)) for _ in range(2)]
     predictors = [new_predictor(net, SHAPES[name], 5) for net in nets]
     alignment = an_alignment() if aligned else None
-    plan = training.Plan(5, size, 1.0, 0.0, 0.1, 0.7)
+    plan = training.TrainingOptions(5, size, 1.0, 0.0, 0.1, 0.7)
     labels = torch.arange(size) % CLASSES
-    job = training.Job(samples, torch.arange(size), labels, torch.arange(20, 40), alignment, False, 0, (1, 2))
+    job = training.TrainingTask(samples, torch.arange(size), labels, torch.arange(20, 40), alignment, False, 0, (1, 2))
     losses = []
     for net, predictor, plain in zip(nets, predictors, (False, True), strict=True):
         net.plain_kernels = plain
@@ -159,7 +159,7 @@ def test_features_and_predicted_losses_equal_the_plain_network(name: str) -> Non
 def test_several_steps_of_a_turn_with_loss_prediction_equal_autograd() -> None:
     """Momentum, batches of ten and an odd rest, both parts of a turn: the same weights as by autograd."""
     samples, labels = make_samples("mnist-cnn"), torch.arange(25) % CLASSES
-    job = training.Job(samples, torch.arange(25), labels, torch.arange(0), None, False, 0, (1, 2))
+    job = training.TrainingTask(samples, torch.arange(25), labels, torch.arange(0), None, False, 0, (1, 2))
     ends = []
     for plain in (False, True):
         net = with_taps(make("mnist-cnn", 0.0))
@@ -167,7 +167,7 @@ def test_several_steps_of_a_turn_with_loss_prediction_equal_autograd() -> None:
         predictor = new_predictor(net, SHAPES["mnist-cnn"], 5)
         with tapped(net) as seen:
             loss = WithLossPrediction(predictor, net.taps, seen)
-            outcome = training.train(net, job, training.Plan(5, 10, 0.02, 0.5, 0.001, 0.0), loss)
+            outcome = training.train(net, job, training.TrainingOptions(5, 10, 0.02, 0.5, 0.001, 0.0), loss)
         ends.append(([*net.parameters(), *predictor.parameters()], outcome.loss))
     for fast, slow in zip(ends[0][0], ends[1][0], strict=True):
         assert torch.allclose(fast, slow, atol=1e-5)
@@ -185,8 +185,8 @@ def test_outputs_equal_the_plain_network(name: str) -> None:
 def test_momentum_is_that_of_sgd() -> None:
     """Three steps by hand: v = m v + g, w = w - lr v, seen through two runs that differ in momentum only."""
     samples, labels = make_samples("mnist-cnn"), torch.zeros(10, dtype=torch.int64)
-    job = training.Job(samples, torch.arange(10), labels, torch.arange(0), None, False, 0, (1, 2))
-    plan = training.Plan(3, 10, 0.01, 0.5, 0.0, 0.0)
+    job = training.TrainingTask(samples, torch.arange(10), labels, torch.arange(0), None, False, 0, (1, 2))
+    plan = training.TrainingOptions(3, 10, 0.01, 0.5, 0.0, 0.0)
     fast, slow = make("mnist-cnn", 0.0), make("mnist-cnn", 0.0)
     slow.plain_kernels = True
     training.train(fast, job, plan)
@@ -199,12 +199,12 @@ def test_many_watched_samples_give_the_same_predictions(monkeypatch: pytest.Monk
     """Rows converted on demand (many watched samples) against rows kept as floats."""
     samples, labels = make_samples("mnist-cnn"), torch.arange(10)
     alignment = Alignment(torch.ones(30, CLASSES), torch.ones(30))
-    job = training.Job(samples, torch.arange(10), labels, torch.arange(10, 40), alignment, True, 0, (1, 2))
+    job = training.TrainingTask(samples, torch.arange(10), labels, torch.arange(10, 40), alignment, True, 0, (1, 2))
     histories = []
     for resident in (6000, 5):
         monkeypatch.setattr(training, "RESIDENT_ROWS", resident)
         net = make("mnist-cnn", 0.5)
-        histories.append(training.train(net, job, training.Plan(3, 10, 0.05, 0.5, 0.0, 1.0)).history)
+        histories.append(training.train(net, job, training.TrainingOptions(3, 10, 0.05, 0.5, 0.0, 1.0)).history)
     assert (histories[0] == histories[1]).all()
     assert histories[0].shape == (3, 30)
 

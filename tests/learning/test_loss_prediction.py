@@ -20,7 +20,7 @@ from chase.learning.loss_prediction import (
     to_extras,
     with_taps,
 )
-from chase.learning.training import Job, Plan, Step, train
+from chase.learning.training import Step, TrainingOptions, TrainingTask, train
 from chase.models.catalog import NETS, TEXT_NETS, NetSpec, build
 
 
@@ -126,9 +126,9 @@ def test_training_teaches_the_module_to_rank() -> None:
     noisy[30:] = rng(0, "noise").integers(0, 2, 30)
     net = with_taps(tiny_net())
     predictor = new_predictor(net, (1, 8, 8), 0)
-    job = Job(samples, torch.arange(60), torch.from_numpy(noisy), torch.arange(0), None, False, 0, ("t",))
+    job = TrainingTask(samples, torch.arange(60), torch.from_numpy(noisy), torch.arange(0), None, False, 0, ("t",))
     with tapped(net) as seen:
         before = [p.clone() for p in predictor.parameters()]
-        train(net, job, Plan(3, 10, 0.02, 0.5, 0.0, 0.0), WithLossPrediction(predictor, net.taps, seen))
+        train(net, job, TrainingOptions(3, 10, 0.02, 0.5, 0.0, 0.0), WithLossPrediction(predictor, net.taps, seen))
     assert all(not torch.equal(a, b) for a, b in zip(before, predictor.parameters(), strict=True))
     assert np.isfinite(predict(net, predictor, samples, torch.arange(60)).numpy()).all()

@@ -12,21 +12,23 @@ from torch import nn
 from chase.core.randomness import rng
 from chase.learning.inference import logits, run_chunks
 from chase.learning.losses import Alignment, prepare_alignment
-from chase.learning.training import FlatSGD, Job, Plan, train
+from chase.learning.training import FlatSGD, TrainingOptions, TrainingTask, train
 from chase.models.net import get_weights
 
 SAMPLES, LABELS = blobs(40)
 LABELED, WATCHED = torch.arange(0, 14), torch.arange(14, 40)
 
 
-def plan(**changes: float) -> Plan:
+def plan(**changes: float) -> TrainingOptions:
     values = {"epochs": 3, "batch_size": 4, "lr": 0.05, "momentum": 0.5, "weight_decay": 0.0, "mu": 0.0}
-    return Plan(**{**values, **changes})
+    return TrainingOptions(**{**values, **changes})
 
 
-def job(alignment: Alignment | None = None, track: bool = True, seed: int = 0, watched: torch.Tensor = WATCHED) -> Job:
+def job(
+    alignment: Alignment | None = None, track: bool = True, seed: int = 0, watched: torch.Tensor = WATCHED
+) -> TrainingTask:
     labels = torch.from_numpy(LABELS[LABELED.numpy()])
-    return Job(SAMPLES, LABELED, labels, watched, alignment, track, seed, (2, 5))
+    return TrainingTask(SAMPLES, LABELED, labels, watched, alignment, track, seed, (2, 5))
 
 
 @pytest.mark.parametrize(("momentum", "decay"), [(0.0, 0.0), (0.5, 0.0), (0.9, 0.01), (0.0, 0.1)])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from chase.report.covered import coverage_section
+from chase.report.coverage_section import coverage_section
 from chase.report.html import render
 from chase.report.runs import by_method, read_run
 

@@ -4,9 +4,9 @@ import csv
 import io
 
 from chase.report.export import to_csv, to_latex, to_markdown, write_table
-from chase.report.tables import NONE, Table
+from chase.report.tables import NONE, ReportTable
 
-TABLE = Table(("method", "labels, %"), [["a_b & c", "1,234 (1,200 to 1,300)"], ["w/o | S", NONE]])
+TABLE = ReportTable(("method", "labels, %"), [["a_b & c", "1,234 (1,200 to 1,300)"], ["w/o | S", NONE]])
 
 
 def test_csv_reads_back_as_numbers():
@@ -23,7 +23,7 @@ def test_csv_has_three_columns_only_for_figures_with_ends():
         ["a", "3 of 3", "+1.44 (-0.11 to +2.99)", "83.1 (82.0–84.2)", "< 0.001", "interval above 0"],
         ["b", "1 of 3", "-0.20", "80.0", "0.250", NONE],
     ]
-    lines = list(csv.reader(io.StringIO(to_csv(Table(columns, rows, words=frozenset({5}))))))
+    lines = list(csv.reader(io.StringIO(to_csv(ReportTable(columns, rows, words=frozenset({5}))))))
     assert lines[0] == [
         *("what", "seeds", "points", "points, low", "points, high"),
         *("range", "range, lowest", "range, highest", "p", "verdict"),
@@ -42,14 +42,14 @@ def test_latex_is_escaped_and_ruled():
 
 def test_latex_sets_signs_and_words():
     rows = [["x-1", "< 0.001", "-1.2 (-2.0 to +0.1)", "lower"], ["10–20", "0.250", "83.1 (82.0–84.2)", NONE]]
-    text = to_latex(Table(("a", "p", "points", "said"), rows, words=frozenset({3})))
+    text = to_latex(ReportTable(("a", "p", "points", "said"), rows, words=frozenset({3})))
     assert "{lrrl}" in text
     assert "x-1 & \\textless{} 0.001 & $-$1.2 ($-$2.0 to +0.1) & lower" in text
     assert "10--20 & 0.250 & 83.1 (82.0--84.2) & --" in text
 
 
 def test_a_table_without_rows_is_a_header():
-    assert to_csv(Table(("method", "labels"), [])) == "method,labels\n"
+    assert to_csv(ReportTable(("method", "labels"), [])) == "method,labels\n"
 
 
 def test_markdown_keeps_its_columns():

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from chase.core.errors import RunDirectoryError
-from chase.report import plots, tables, versus
+from chase.report import method_tables, plots, tables
 from chase.report.clients import client_accuracies
 from chase.report.runs import PROCESSOR, WALL, accuracy, by_method, clock, find_runs, frozen_share, metric, read_run
 from chase.report.sections import cards
@@ -33,7 +33,7 @@ def test_time_is_processor_time_where_every_run_tells_it(make_run):
     assert clock([method]) is PROCESSOR
     np.testing.assert_allclose(PROCESSOR.elapsed(method.runs[1]), [2, 5])
     assert PROCESSOR.a_round(method.runs[1]) == 2.5
-    assert "processor seconds a round" in versus.cost([method]).columns
+    assert "processor seconds a round" in method_tables.cost([method]).columns
     assert "processor seconds" in tables.summary([method], PROCESSOR).columns
     assert "2.00 processor seconds a round" in cards([method])
 

@@ -7,8 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from chase.report import versus
-from chase.report.runs import Method, by_method, find_runs, read_run
+from chase.report import method_tables
+from chase.report.runs import MethodRuns, by_method, find_runs, read_run
 from chase.report.statistics import (
     ABOVE,
     BELOW,
@@ -85,7 +85,7 @@ def test_intervals_end_where_values_can_be():
 
 
 def test_a_small_p_is_not_called_zero():
-    said = [versus.p_value(p) for p in (None, 0.0, 0.0004, 0.0006, 0.25)]
+    said = [method_tables.p_value(p) for p in (None, 0.0, 0.0004, 0.0006, 0.25)]
     assert said == ["–", "< 0.001", "< 0.001", "0.001", "0.250"]
 
 
@@ -98,7 +98,7 @@ def test_differences_are_paired_by_seed_and_tested_from_six_seeds_on(make_run):
     theirs = [0.4, 0.5, 0.6, 0.41, 0.5, 0.62]
     places = seeds(make_run, "a", ours, strategy="chase") + seeds(make_run, "b", theirs, strategy="random")
     methods = by_method(find_runs(places))
-    base = versus.baseline(methods)
+    base = method_tables.baseline(methods)
     assert base is not None
     assert base.label == "random"
     (six,) = differences(methods, base, accuracy_after(2))
@@ -117,11 +117,11 @@ def test_the_sentence_says_noise_plainly(make_run):
     places = seeds(make_run, "a", [0.5, 0.4, 0.6], strategy="chase") + seeds(
         make_run, "b", [0.4, 0.5, 0.6], strategy="random"
     )
-    (text,) = versus.findings(by_method(find_runs(places)))
+    (text,) = method_tables.findings(by_method(find_runs(places)))
     assert text.startswith("chase against random after round 2: 50.0 % against 50.0 %, ")
     assert "3 seeds): within noise. Area under the label curve: +0.00 points (95 % interval" in text
     assert text.endswith("3 seeds): within noise.")
-    (alone,) = versus.findings(by_method(find_runs([places[0], places[3]])))
+    (alone,) = method_tables.findings(by_method(find_runs([places[0], places[3]])))
     assert "+10.00 points with one seed, which says nothing about noise" in alone
 
 
@@ -143,20 +143,21 @@ def test_areas_are_over_the_labels_that_all_runs_have(make_run):
 
 def test_means_in_a_sentence_are_over_the_seeds_that_both_have(make_run):
     places = seeds(make_run, "a", [0.5, 0.9], strategy="chase") + seeds(make_run, "b", [0.4], strategy="random")
-    (text,) = versus.findings(by_method(find_runs(places)))
+    (text,) = method_tables.findings(by_method(find_runs(places)))
     assert "50.0 % against 40.0 %, +10.00 points with one seed" in text
 
 
 def test_an_area_that_cannot_be_measured_is_called_that(make_run):
     places = seeds(make_run, "a", [0.5, 0.6], strategy="chase") + seeds(make_run, "b", [0.4, 0.5], strategy="random")
     methods = [
-        Method(m.label, [replace(run, metrics=run.metrics[:1]) for run in m.runs]) for m in by_method(find_runs(places))
+        MethodRuns(m.label, [replace(run, metrics=run.metrics[:1]) for run in m.runs])
+        for m in by_method(find_runs(places))
     ]
-    (text,) = versus.findings(methods)
+    (text,) = method_tables.findings(methods)
     assert text.endswith(
         "Area under the label curve: no seed in which both were measured, so no difference can be given."
     )
-    assert versus.results(methods).rows[0][-2:] == ["–", NOTHING]
+    assert method_tables.results(methods).rows[0][-2:] == ["–", NOTHING]
 
 
 def test_an_area_beyond_noise_is_told_beside_an_end_within_it(make_run):
@@ -164,14 +165,14 @@ def test_an_area_beyond_noise_is_told_beside_an_end_within_it(make_run):
     ours = [make_run(f"a{n}", [0.1, 0.3 + n / 100, 0.5], seed=n, strategy="chase") for n in range(3)]
     theirs = [make_run(f"b{n}", [0.1, 0.1, 0.5], seed=n, strategy="random") for n in range(3)]
     methods = by_method(find_runs(ours + theirs))
-    (text,) = versus.findings(methods)
+    (text,) = method_tables.findings(methods)
     assert "+0.00 points (95 % interval +0.00 to +0.00, 3 seeds): within noise. Area" in text
     assert text.endswith("higher by this interval alone (too few seeds for a test).")
-    by_round = versus.by_round(methods)
+    by_round = method_tables.by_round(methods)
     assert by_round is not None
     assert by_round.columns[1:] == ("1", "2", "3")
     assert by_round.rows == [["chase", "0.00 (0.00 to 0.00)", "+21.00 (+18.52 to +23.48)", "0.00 (0.00 to 0.00)"]]
-    table = versus.results(methods)
+    table = method_tables.results(methods)
     assert list(table.columns[4:]) == [
         "accuracy minus random's, points",
         "accuracy: verdict",
@@ -193,10 +194,10 @@ def test_what_an_accuracy_took_is_told_with_lowest_and_highest(make_run):
     """Two of three seeds reach 55 %, in rounds 2 and 4: mean 3; labels are twice the rounds before: 2 and 6."""
     runs = [make_run("a", [0.1, 0.6, 0.6, 0.6]), make_run("b", [0.1, 0.2, 0.3, 0.6], seed=1)]
     method = by_method(find_runs([*runs, make_run("c", [0.1, 0.1, 0.1, 0.1], seed=2)]))
-    table = versus.to_reach(method, [55.0, 90.0])
+    table = method_tables.to_reach(method, [55.0, 90.0])
     assert table.rows[0][2:5] == ["2 of 3", "3 (2–4)", "4 (2–6)"]
     assert table.rows[1][2:4] == ["0 of 3", "–"]
-    assert versus.to_reach(by_method(find_runs(runs[:1])), [55.0]).rows[0][2:4] == ["1 of 1", "2"]
+    assert method_tables.to_reach(by_method(find_runs(runs[:1])), [55.0]).rows[0][2:4] == ["1 of 1", "2"]
 
 
 def test_the_last_shared_round_is_one_that_all_have_evaluated(make_run):

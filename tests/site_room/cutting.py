@@ -20,7 +20,7 @@ from typing import Any
 
 from site_room.sites import put, some, tiny_site
 
-from chase.annotation.schema import Database
+from chase.home.schema import Database
 from chase.site import change
 from chase.site.place import Site
 

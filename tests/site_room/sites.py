@@ -8,17 +8,17 @@ import numpy as np
 import torch
 from support import blobs, small_settings
 
+from chase.client.build import build_net
+from chase.client.state import ClientState
 from chase.core.messages import RoundOrder
 from chase.data.resident import DataSet, Samples
-from chase.engine.roster import build_net
-from chase.homestore import HomeStore
+from chase.home.store import HomeStore
 from chase.models.net import get_weights
 from chase.settings import Settings
 from chase.site import change
 from chase.site.create import cut
 from chase.site.place import Site, SiteCard
 from chase.site.turn import take_turn
-from chase.state import ClientState
 
 SETTINGS = {"clients": 2, "rounds": 3, "local_epochs": 2, "classes_per_client": 2, "initial_labels": 0.2, "budget": 3}
 

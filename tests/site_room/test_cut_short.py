@@ -14,7 +14,7 @@ from site_room.sites import all_bytes, now, play, put, some, tiny_site
 
 from chase.core.errors import LabelError
 from chase.site import change
-from chase.site.files import keep_texts
+from chase.site.arrays import keep_texts
 from chase.site.place import Site
 
 

@@ -11,14 +11,14 @@ from PIL import Image
 from site_room.sites import tiny_settings
 from typer.testing import CliRunner
 
-from chase.annotation.views import HomeView
 from chase.cli.main import app
+from chase.client.build import build_net
 from chase.core.errors import ChaseError, DataError
 from chase.core.messages import RoundOrder
-from chase.engine.roster import build_net
-from chase.federation.processes import Job, Supervisor
+from chase.federation.ops.processes import ProcessSpec, Supervisor
+from chase.home.views import HomeView
 from chase.models.net import get_weights
-from chase.site import own
+from chase.site import samples
 from chase.site.agreement import agreement_of
 from chase.site.place import Site, SiteCard
 from chase.site.status import status
@@ -94,7 +94,7 @@ def test_texts_that_are_added_are_read_by_people_too(tmp_path: Path) -> None:
     first, more = tmp_path / "notes.csv", tmp_path / "more.csv"
     first.write_text("text,label\ngood news,yes\nbad news,no\n")
     more.write_text("text,label\ngood news,yes\nno news,no\n")
-    own.init(tmp_path / "home", SiteCard("site-t"), [first], own.DataOptions(text_length=8))[0].close()
+    samples.init(tmp_path / "home", SiteCard("site-t"), [first], samples.DataOptions(text_length=8))[0].close()
     assert "1 samples added, 1 of them labelled" in run("site", "add", tmp_path / "home", more)
     site = Site(tmp_path / "home")
     sample = site.home.inbox.sample_named("more-1.txt")
@@ -121,7 +121,7 @@ def test_a_site_without_the_means_to_make_a_key_is_not_begun(
 ) -> None:
     home = tmp_path / "home"
     with monkeypatch.context() as patch:
-        patch.setitem(sys.modules, "chase.federation.keys", None)
+        patch.setitem(sys.modules, "chase.federation.ops.keys", None)
         with pytest.raises(ChaseError, match="keys need Flower"):
             run("site", "init", home, "--data", scans, "--id", "site-a")
         assert not home.exists()
@@ -145,7 +145,7 @@ def test_a_new_key_for_a_site(tmp_path: Path, scans: Path) -> None:
     run("site", "key", home)
     assert not list(home.glob("node.key.new*"))
     with Supervisor(home / "processes.json") as supervisor:
-        supervisor.start(Job("site-a", ("sleep", "60"), tmp_path / "log"))
+        supervisor.start(ProcessSpec("site-a", ("sleep", "60"), tmp_path / "log"))
         with pytest.raises(ChaseError, match="first run `chase site disconnect"):
             run("site", "key", home)
 
@@ -190,7 +190,7 @@ def test_texts_are_read_by_people_and_trained_on_as_numbers(tmp_path: Path) -> N
     table = tmp_path / "notes.csv"
     rows = [f"good news number {n},yes" if n % 2 else f"bad news {n},no" for n in range(20)]
     table.write_text("text,label\n" + "\n".join(rows) + "\nnobody knows this one,\n")
-    site, problems = own.init(tmp_path / "home", SiteCard("site-t"), [table], own.DataOptions(text_length=8))
+    site, problems = samples.init(tmp_path / "home", SiteCard("site-t"), [table], samples.DataOptions(text_length=8))
     assert problems == ()
     assert site.classes == ("no", "yes")
     assert site.home.card.vocabulary > 0
@@ -207,7 +207,7 @@ def test_texts_are_read_by_people_and_trained_on_as_numbers(tmp_path: Path) -> N
 
 def test_the_first_turn_and_the_first_questions_of_a_site_with_people(tmp_path: Path, scans: Path) -> None:
     card = SiteCard("site-a", budget=4, period=1)
-    site, _ = own.init(tmp_path / "home", card, [scans], own.DataOptions())
+    site, _ = samples.init(tmp_path / "home", card, [scans], samples.DataOptions())
     settings = tiny_settings()
     weights = get_weights(build_net(settings, site.samples(), 2))
     for round in (1, 2):
@@ -240,7 +240,7 @@ def test_a_site_cut_from_a_data_set_takes_no_files(tmp_path: Path) -> None:
     from site_room.sites import tiny_site
 
     with pytest.raises(DataError, match="was cut from a data set"):
-        own.read_more(tiny_site(tmp_path / "home"), [tmp_path])
+        samples.read_more(tiny_site(tmp_path / "home"), [tmp_path])
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from site_room.sites import all_bytes, first_order, images, now, play, put, some, tiny_settings, tiny_site
 
-from chase.annotation.inbox import Given
 from chase.core.errors import AgreementError, DataError, LabelError, PoolError
+from chase.home.inbox import Given
 from chase.site import change
 from chase.site.agreement import Agreement, agreement_of, differences
 from chase.site.place import Site, read_card

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from chase.core.errors import ChaseError
-from chase.experiment import Experiment
-from chase.record import read_jsonl
 from chase.report import charts
-from chase.report.runs import Method
+from chase.report.runs import MethodRuns
 from chase.report.tables import NONE
+from chase.run.experiment import Experiment
+from chase.run.record import read_jsonl
 from chase.settings import load
 from chase.studies import paper
 from chase.studies.catalog import STUDIES, find_study
@@ -160,7 +160,7 @@ def test_every_figure_of_a_study_is_drawn(finished: Path, name: str) -> None:
     (result,) = read_studies(finished)
     methods = result.scenes[0].methods
     ends = [replace(run, settings={**run.settings, "cycle_rounds": 1}) for run in methods[0].runs]
-    drawn = FIGURES[name]([Method("EV", ends), *methods[1:]])
+    drawn = FIGURES[name]([MethodRuns("EV", ends), *methods[1:]])
     assert drawn is not None
     assert drawn.svg.startswith("<svg")
     assert "$" not in drawn.svg, "a number is written as a formula"
@@ -170,8 +170,8 @@ def test_costs_are_said_beside_the_base(finished: Path) -> None:
     (result,) = read_studies(finished)
     scene = result.scenes[0]
 
-    def inferring(label: str, samples: float) -> Method:
-        return Method(
+    def inferring(label: str, samples: float) -> MethodRuns:
+        return MethodRuns(
             label,
             [replace(run, metrics=[{**run.metrics[0], "inferred_samples": samples}]) for run in scene.methods[0].runs],
         )
@@ -217,13 +217,13 @@ def test_number_class_beside_ev_is_paired_by_seed(finished: Path) -> None:
     """Two arms of digits as if they were of CIFAR-10, with accuracies of the paper's rounds made up."""
     (result,) = read_studies(finished)
 
-    def made(label: str, percents: list[float]) -> Method:
+    def made(label: str, percents: list[float]) -> MethodRuns:
         line = result.scenes[0].methods[0].first.metrics[-1]
         runs = [
             replace(result.scenes[0].methods[0].runs[i], metrics=[{**line, "round": 200, "test_accuracy": p / 100}])
             for i, p in enumerate(percents)
         ]
-        return Method(label, runs)
+        return MethodRuns(label, runs)
 
     methods = [made("EV", [40.0, 50.0]), made("number-class", [41.0, 51.0])]
     jobs = [replace(job, settings=job.settings.model_copy(update={"data": "cifar10"})) for job in result.scenes[0].jobs]
@@ -258,7 +258,7 @@ def test_ours_stand_beside_the_papers_in_a_sentence(finished: Path) -> None:
     scene = read_studies(finished)[0].scenes[0]
     own = [replace(job, settings=load("mnist", {"strategy": "random"})) for job in scene.jobs]
     fifty = [
-        Method(
+        MethodRuns(
             m.label,
             [
                 replace(r, metrics=[{**r.metrics[-1], "round": n, "test_accuracy": 0.7} for n in range(1, 61)])
@@ -275,7 +275,7 @@ def test_ours_stand_beside_the_papers_in_a_sentence(finished: Path) -> None:
     )
     assert paper_findings(replace(scene, jobs=own)) == [], "its first round is the 50th"
     gaps = [
-        Method(
+        MethodRuns(
             m.label,
             [
                 replace(r, metrics=[{**x, "test_accuracy": None} if x["round"] == 50 else x for x in r.metrics])
@@ -297,7 +297,7 @@ def test_isolated_clients_are_also_judged_by_what_they_hold(finished: Path) -> N
     alone = [
         replace(run, metrics=[*run.metrics[:-1], {**run.metrics[-1], "client_scores": scores}]) for run in method.runs
     ]
-    (said,) = own_classes_findings(replace(scene, methods=[Method("alone", alone), method]))
+    (said,) = own_classes_findings(replace(scene, methods=[MethodRuns("alone", alone), method]))
     assert re.search(r"mean over clients\. alone: 50\.0 %; FedRandom: \d+\.\d %\.$", said)
 
 

@@ -14,11 +14,11 @@ import pytest
 
 from chase.cli.studying import study
 from chase.core.errors import ChaseError
-from chase.experiment import Experiment
-from chase.record import read_jsonl
+from chase.run.experiment import Experiment
+from chase.run.record import read_jsonl
 from chase.studies.catalog import find_study
 from chase.studies.job import is_done, locked
-from chase.studies.plan import Options, Plan, plan, write_plan
+from chase.studies.plan import Options, StudyPlan, plan, write_plan
 from chase.studies.runner import Progress, check, held, look, run_jobs, seconds_left
 
 TINY = {"clients": 2, "local_epochs": 2}
@@ -28,7 +28,7 @@ def tiny(rounds: int = 2) -> Options:
     return Options(("digits",), ("FedRandom", "EV"), rounds, 1, scale=0.2, changes=TINY)
 
 
-def prepared(directory: Path, options: Options) -> Plan:
+def prepared(directory: Path, options: Options) -> StudyPlan:
     return write_plan(directory, "ablation", plan(find_study("ablation"), options))
 
 

@@ -25,7 +25,7 @@ from chase.models.catalog import load_object
 
 
 @dataclass(frozen=True)
-class Method:
+class MethodEntry:
     """What a name stands for; the settings align, freeze, subset and loss override the defaults."""
 
     about: str
@@ -42,29 +42,31 @@ class Method:
         return self.strategy(**{name: settings[name] for name in self.options})
 
 
-METHODS: dict[str, Method] = {
-    "chase": Method("EV, alignment, freeze-awaken, subset", EpistemicVariation, "both", True, True),
-    "ev": Method("CHASe without alignment", EpistemicVariation, "none", True, True),
-    "number-class": Method("ev, scored EV + distinct classes", NumberClass, "none", True, True),
-    "+gev": Method("ev, scored EV + |H(global) - H(local)|", WithGlobalVariation, "none", True, True),
-    "hybrid": Method("ev, its ties broken by hybrid_keys", Hybrid, freeze=True, subset=True, options=("hybrid_keys",)),
-    "random": Method("random selection (FedRandom)", Random),
-    "entropy": Method("highest entropy (FedEntropy; model = global: FAL)", Entropy),
-    "margin": Method("smallest difference of the two likeliest classes", Margin),
-    "least-confidence": Method("lowest probability of the likeliest class", LeastConfidence),
-    "coreset": Method("k-centre greedy on features (FedCoreset; model = global: FAL)", CoreSet),
-    "ll4al": Method("highest predicted loss (FedLL4AL; model = global: FAL)", LearningLoss),
-    "bald": Method("disagreement of passes with dropout", Bald, options=("mc_passes", "mc_dropout")),
-    "badge": Method("k-means++ seeding on last-layer gradients", Badge),
-    "tod": Method("temporal output discrepancy", TemporalDiscrepancy),
-    "ksas": Method("disagreement of local and global model in own classes", Ksas),
-    "kafal": Method("ksas with the loss KCFU", Ksas, loss="kcfu"),
-    "logo": Method("clusters of a local-only model, entropy of the global", LoGo),
-    "logo-chase": Method("logo with the previous local model and plain features", LoGoChase),
+METHODS: dict[str, MethodEntry] = {
+    "chase": MethodEntry("EV, alignment, freeze-awaken, subset", EpistemicVariation, "both", True, True),
+    "ev": MethodEntry("CHASe without alignment", EpistemicVariation, "none", True, True),
+    "number-class": MethodEntry("ev, scored EV + distinct classes", NumberClass, "none", True, True),
+    "+gev": MethodEntry("ev, scored EV + |H(global) - H(local)|", WithGlobalVariation, "none", True, True),
+    "hybrid": MethodEntry(
+        "ev, its ties broken by hybrid_keys", Hybrid, freeze=True, subset=True, options=("hybrid_keys",)
+    ),
+    "random": MethodEntry("random selection (FedRandom)", Random),
+    "entropy": MethodEntry("highest entropy (FedEntropy; model = global: FAL)", Entropy),
+    "margin": MethodEntry("smallest difference of the two likeliest classes", Margin),
+    "least-confidence": MethodEntry("lowest probability of the likeliest class", LeastConfidence),
+    "coreset": MethodEntry("k-centre greedy on features (FedCoreset; model = global: FAL)", CoreSet),
+    "ll4al": MethodEntry("highest predicted loss (FedLL4AL; model = global: FAL)", LearningLoss),
+    "bald": MethodEntry("disagreement of passes with dropout", Bald, options=("mc_passes", "mc_dropout")),
+    "badge": MethodEntry("k-means++ seeding on last-layer gradients", Badge),
+    "tod": MethodEntry("temporal output discrepancy", TemporalDiscrepancy),
+    "ksas": MethodEntry("disagreement of local and global model in own classes", Ksas),
+    "kafal": MethodEntry("ksas with the loss KCFU", Ksas, loss="kcfu"),
+    "logo": MethodEntry("clusters of a local-only model, entropy of the global", LoGo),
+    "logo-chase": MethodEntry("logo with the previous local model and plain features", LoGoChase),
 }
 
 
-def find_method(name: str) -> Method:
+def find_method(name: str) -> MethodEntry:
     """A method by name, or a strategy of one's own as ``package.module:Class``."""
     if ":" in name:
         made = load_object("strategy", name)
@@ -73,7 +75,7 @@ def find_method(name: str) -> Method:
         odd = sorted(set(made.needs) - set(NEEDS)) if isinstance(made.needs, frozenset | set) else []
         if odd:
             raise SettingsError(unknown(f"need of strategy '{name}'", odd[0], NEEDS))
-        return Method(name, made)
+        return MethodEntry(name, made)
     if name not in METHODS:
         raise SettingsError(unknown("strategy", name, METHODS))
     return METHODS[name]

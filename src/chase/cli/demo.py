@@ -14,11 +14,11 @@ from chase import settings as settings_room
 from chase.cli.progress import RunProgress
 from chase.cli.terminal import print_table
 from chase.core.errors import RunDirectoryError
-from chase.experiment import Experiment
-from chase.record import writing
 from chase.report import tables
-from chase.report.runs import Method, accuracy, by_method, find_runs
-from chase.report.tables import Table
+from chase.report.runs import MethodRuns, accuracy, by_method, find_runs
+from chase.report.tables import ReportTable
+from chase.run.experiment import Experiment
+from chase.run.record import writing
 
 STRATEGIES = ("chase", "random")
 SEEDS = (0, 1)
@@ -76,17 +76,17 @@ def clear(out: Path) -> bool:
     return bool(found)
 
 
-def comparison(methods: Sequence[Method]) -> Table:
+def comparison(methods: Sequence[MethodRuns]) -> ReportTable:
     """Accuracy after some rounds, and what it cost: mean over the seeds and their range."""
     reached = tables.accuracy_at(methods, tables.some_rounds(methods, most=3))
     cost = tables.brief(tables.summary(methods), ("labels", "seconds", "inferred a client"))
     rows = [[*left, *right] for left, right in zip(reached.rows, cost.rows, strict=True)]
     rounds = [f"round {r}" for r in reached.columns[1:]]
     title = "Test accuracy in % after some rounds, and what it cost: mean over the seeds (smallest–largest)"
-    return Table(("method", *rounds, "labels", "seconds a round", "inferred a client"), rows, title)
+    return ReportTable(("method", *rounds, "labels", "seconds a round", "inferred a client"), rows, title)
 
 
-def verdict(methods: Sequence[Method]) -> str:
+def verdict(methods: Sequence[MethodRuns]) -> str:
     """The comparison in one sentence, whatever it is."""
     ours, theirs = methods
     end = 100 * float(ours.last("test_accuracy").mean() - theirs.last("test_accuracy").mean())

@@ -18,9 +18,9 @@ from chase import settings as settings_room
 from chase.core.errors import FederationError
 
 if TYPE_CHECKING:
-    from chase.federation.processes import Job, Supervisor
-    from chase.federation.rules import Charter, Rules
-    from chase.federation.setup import Loopback
+    from chase.federation.ops.processes import ProcessSpec, Supervisor
+    from chase.federation.ops.setup import Loopback
+    from chase.federation.rules import FederationDirectory, Rules
 
 DirArg = Annotated[Path, typer.Argument(help="The federation's directory, at the server.")]
 SetOpt = Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change a setting; repeatable.")]
@@ -87,7 +87,7 @@ def init(
 ) -> None:
     """Found a federation: rules, agreement, run directory and certificates, in a new directory."""
     need_flower()
-    from chase.federation.setup import found
+    from chase.federation.ops.setup import found
     from chase.site.agreement import Agreement
 
     if insecure:
@@ -114,26 +114,26 @@ def admit(
 ) -> None:
     """Let a site in: put it on the list and register its key (the SuperLink must be up)."""
     need_flower()
-    from chase.federation import setup
-    from chase.federation.rules import Charter
+    from chase.federation.ops import setup
+    from chase.federation.rules import FederationDirectory
 
-    setup.admit(Charter(directory), name, key)
+    setup.admit(FederationDirectory(directory), name, key)
     print(f"{name} may connect")
 
 
 def dismiss(directory: DirArg, name: Annotated[str, typer.Argument(help="The site's name.")]) -> None:
     """Let a site out: its key opens nothing any more and rounds go on without it (the SuperLink must be up)."""
     need_flower()
-    from chase.federation import setup
-    from chase.federation.rules import Charter
+    from chase.federation.ops import setup
+    from chase.federation.rules import FederationDirectory
 
-    setup.dismiss(Charter(directory), name)
+    setup.dismiss(FederationDirectory(directory), name)
     print(f"{name} is out; admit it with a new key to let it in again")
 
 
-def keep_going(registry: Path, jobs: Sequence[Job], message: str) -> None:
+def keep_going(registry: Path, jobs: Sequence[ProcessSpec], message: str) -> None:
     """Keep processes going until a signal comes, then end them all."""
-    from chase.federation.processes import Ended, Supervisor, end_on_signals
+    from chase.federation.ops.processes import Ended, Supervisor, end_on_signals
 
     end_on_signals()
     try:
@@ -157,10 +157,10 @@ def serve(
 ) -> None:
     """Serve a federation, SuperLink and SuperExec, until Ctrl-C or SIGTERM."""
     need_flower()
-    from chase.federation.launch import proxy_job, server_jobs, write_app, write_connection
-    from chase.federation.rules import Charter
+    from chase.federation.ops.launch import proxy_job, server_jobs, write_app, write_connection
+    from chase.federation.rules import FederationDirectory
 
-    charter = Charter(directory)
+    charter = FederationDirectory(directory)
     if not charter.secure:
         warn_insecure()
     write_app(charter)
@@ -183,12 +183,12 @@ def proxy(
 ) -> None:
     """Let the sites of other machines through to the SuperLink, over TLS, and nothing else (403)."""
     need_flower()
-    from chase.federation.keys import check_private
-    from chase.federation.launch import ca
-    from chase.federation.proxy import FleetProxy, server
-    from chase.federation.rules import Charter
+    from chase.federation.ops.keys import check_private
+    from chase.federation.ops.launch import ca
+    from chase.federation.ops.proxy import FleetProxy, server
+    from chase.federation.rules import FederationDirectory
 
-    charter = Charter(directory)
+    charter = FederationDirectory(directory)
     if not charter.secure:
         raise FederationError("an insecure federation stays on loopback: found it anew without --insecure")
     keys = directory / "keys"
@@ -201,12 +201,12 @@ def proxy(
 def run(directory: DirArg, change: SetOpt = None) -> None:
     """Run the rounds that are left, resuming where the last run stopped; `--set rounds=50` makes it longer."""
     need_flower()
-    from chase.federation.launch import Watch
-    from chase.federation.processes import Ended, end_on_signals
-    from chase.federation.rules import Charter
-    from chase.record import Record
+    from chase.federation.ops.launch import Watch
+    from chase.federation.ops.processes import Ended, end_on_signals
+    from chase.federation.rules import FederationDirectory
+    from chase.run.record import Record
 
-    charter = Charter(directory)
+    charter = FederationDirectory(directory)
     if change:
         Record.open(charter.run).change(settings_room.parse_changes(change))
     end_on_signals()
@@ -223,9 +223,9 @@ def run(directory: DirArg, change: SetOpt = None) -> None:
     close(charter)
 
 
-def say_rounds(charter: Charter, shown: int) -> int:
+def say_rounds(charter: FederationDirectory, shown: int) -> int:
     """Print the rounds that are new."""
-    from chase.record import Record
+    from chase.run.record import Record
 
     metrics = Record.open(charter.run).metrics
     for m in metrics[shown:]:
@@ -234,7 +234,7 @@ def say_rounds(charter: Charter, shown: int) -> int:
     return len(metrics)
 
 
-def say_gathering(charter: Charter, said: str) -> str:
+def say_gathering(charter: FederationDirectory, said: str) -> str:
     """Print who is there while sites are waited for, when that has changed."""
     from chase.federation.diary import state
 
@@ -251,7 +251,7 @@ def say_gathering(charter: Charter, said: str) -> str:
     return text
 
 
-def close(charter: Charter) -> None:
+def close(charter: FederationDirectory) -> None:
     """Say how a run ended; a failure is an error."""
     from chase.federation.diary import state
 
@@ -264,10 +264,10 @@ def close(charter: Charter) -> None:
 def status(directory: DirArg, as_json: JsonOpt = False) -> None:
     """Show sites, rounds and the last events."""
     need_flower()
-    from chase.federation.rules import Charter
-    from chase.federation.view import render, snapshot
+    from chase.federation.overview import render, snapshot
+    from chase.federation.rules import FederationDirectory
 
-    charter = Charter(directory)
+    charter = FederationDirectory(directory)
     if as_json:
         print(json.dumps(snapshot(charter)))
     else:
@@ -276,7 +276,7 @@ def status(directory: DirArg, as_json: JsonOpt = False) -> None:
 
 def down(directory: Annotated[Path, typer.Argument(help="The federation's directory.")] = Path("federation")) -> None:
     """End everything that `up` or `serve` started."""
-    from chase.federation.processes import take_down
+    from chase.federation.ops.processes import take_down
 
     print("taken down" if take_down(directory / "processes.json") else "nothing ran")
 
@@ -295,7 +295,7 @@ def up(
 ) -> None:
     """Start a complete federation on this machine, show how it stands, take it down at the end or on Ctrl-C."""
     need_flower()
-    from chase.federation.processes import Ended, Supervisor, end_on_signals
+    from chase.federation.ops.processes import Ended, Supervisor, end_on_signals
 
     loopback = prepare(directory, sites, preset, change, rule, person, insecure)
     if not loopback.charter.secure:
@@ -320,7 +320,7 @@ def prepare(
     insecure: bool,
 ) -> Loopback:
     """A new federation on disk, or the one that is there."""
-    from chase.federation.setup import Loopback
+    from chase.federation.ops.setup import Loopback
 
     if (directory / "federation.toml").exists():
         options = {"--sites": sites, "--preset": preset, "--set": change, "--rule": rule, "--person": person}
@@ -339,8 +339,8 @@ def prepare(
 
 def go(loopback: Loopback, supervisor: Supervisor, stay: bool) -> None:
     """Start everything and look after it until the run has ended."""
-    from chase.federation.launch import Watch
-    from chase.federation.view import links_in, page_log, render
+    from chase.federation.ops.launch import Watch
+    from chase.federation.overview import links_in, page_log, render
 
     console = Console(highlight=False)
     charter = loopback.charter

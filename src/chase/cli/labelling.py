@@ -9,11 +9,11 @@ import click
 import typer
 from typer.core import TyperGroup
 
-from chase.annotation import exchange
-from chase.annotation.home import Home, write_durably
-from chase.annotation.page import serving
-from chase.annotation.views import HomeView
 from chase.core.errors import LabelError
+from chase.home import exchange
+from chase.home.home import Home, write_durably
+from chase.home.page import serving
+from chase.home.views import HomeView
 
 HomeArg = Annotated[
     Path, typer.Argument(help="A client's home, e.g. RUN/home that `chase run --annotator page` makes.")

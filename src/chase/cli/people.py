@@ -6,9 +6,9 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from chase.annotation.home import Home
-from chase.annotation.page import serving
-from chase.experiment import Experiment
+from chase.home.home import Home
+from chase.home.page import serving
+from chase.run.experiment import Experiment
 
 POLL_SECONDS = 0.1
 

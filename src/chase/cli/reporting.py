@@ -72,8 +72,8 @@ def report(places: Places, out: ReportOut = None, as_json: ReportJson = False) -
             )
         print(json.dumps({"reports": pages}) if as_json else "\n".join(f"report: {page}" for page in pages))
         return
-    from chase.report.files import write_report_tables
     from chase.report.html import write_report  # only here: drawing takes a second to import
+    from chase.report.table_files import write_report_tables
 
     runs = find_runs(places)
     if out is None:

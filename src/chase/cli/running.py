@@ -10,16 +10,16 @@ from typing import Annotated, Any
 import typer
 
 from chase import settings as settings_room
-from chase.annotation.page.serving import PORT, Address, bind
-from chase.cli.comparing import compare
-from chase.cli.covering import show_coverage
+from chase.cli.compare import compare
+from chase.cli.coverage import show_coverage
 from chase.cli.people import page_beside
 from chase.cli.progress import RunProgress
 from chase.cli.terminal import print_table
-from chase.comparison import is_comparison, method_changes, plan_arms, read_arms
-from chase.experiment import Experiment, stop_reason
+from chase.home.page.serving import PORT, Address, bind
 from chase.report import tables
 from chase.report.runs import read_run
+from chase.run.comparison import is_comparison, method_changes, plan_arms, read_arms
+from chase.run.experiment import Experiment, stop_reason
 
 PresetArg = Annotated[str, typer.Argument(help="A preset (see `chase list`) or the path of a TOML file.")]
 StrategyOpt = Annotated[

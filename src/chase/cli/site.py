@@ -18,8 +18,8 @@ from chase import settings as settings_room
 from chase.cli.federation import keep_going, need_flower, warn_insecure
 from chase.core.errors import ChaseError, FederationError
 from chase.data.options import DataOptions
-from chase.federation.processes import running, take_down
-from chase.site import change, own
+from chase.federation.ops.processes import running, take_down
+from chase.site import change, samples
 from chase.site.agreement import Agreement, agreement_of
 from chase.site.place import Site, SiteCard
 from chase.site.status import status as status_of
@@ -85,7 +85,7 @@ def init(
     agreed = None if agreement is None else Agreement.from_json(read_file(agreement))
     card = SiteCard(name, annotator, budget, period)
     make_key = key_maker()  # before anything is built
-    site, problems = own.init(home, card, [data], options, agreed, hold_out)
+    site, problems = samples.init(home, card, [data], options, agreed, hold_out)
     make_key(home / "node.key", name)
     for problem in problems:
         print(f"note: {problem}")
@@ -105,7 +105,7 @@ def read_file(path: Path) -> str:
 def key_maker() -> Callable[[Path, str], str]:
     """What makes the key that proves who a site is."""
     try:
-        from chase.federation.keys import site_key
+        from chase.federation.ops.keys import site_key
     except ImportError:
         raise FederationError("keys need Flower: install it with `pip install 'chase-fal[flower]'`") from None
     return site_key
@@ -154,7 +154,7 @@ def status(home: HomeArg, as_json: JsonOpt = False) -> None:
 def add(home: HomeArg, files: Annotated[list[Path], typer.Argument(help="New files, folders, or one table.")]) -> None:
     """Put new samples into a site's pool; they may be asked for from the next turn on."""
     site = Site(home)
-    found, labels = own.read_more(site, files)
+    found, labels = samples.read_more(site, files)
     for problem in found.problems:
         print(f"note: {problem}")
     added = change.add(site, change.New(found.inputs, found.names, labels, found.texts))
@@ -199,7 +199,7 @@ def connect(
 ) -> None:
     """Connect a site to its federation and keep it connected until Ctrl-C or SIGTERM."""
     need_flower()
-    from chase.federation import launch
+    from chase.federation.ops import launch
 
     check_address(server)
     if (ca is None) == (not insecure):

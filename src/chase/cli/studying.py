@@ -21,10 +21,10 @@ from chase import settings as settings_room
 from chase.cli.progress import percent
 from chase.cli.terminal import print_table
 from chase.core.errors import SettingsError
-from chase.report.tables import Table, duration
+from chase.report.tables import ReportTable, duration
 from chase.studies.catalog import STUDIES, find_study
 from chase.studies.job import is_done
-from chase.studies.plan import Job, Options, Plan, plan, plan_file, write_plan
+from chase.studies.plan import Options, StudyJob, StudyPlan, plan, plan_file, write_plan
 from chase.studies.runner import Progress, check, held, look, run_jobs, seconds_left
 from chase.studies.study import Study
 
@@ -95,7 +95,7 @@ def study(
     options = Options(presets, tuple(arm or ()), rounds, seeds, scale=scale, changes=changes)
     wanted = plan(chosen, options)
     workers = jobs or os.cpu_count() or 1
-    planned = Plan(name, plan_file(out, name), wanted)
+    planned = StudyPlan(name, plan_file(out, name), wanted)
     if dry_run:
         show_plan(planned, workers, as_json)
         return
@@ -111,7 +111,7 @@ def study(
     finish(work, progress, as_json)
 
 
-def finished_beside(chosen: Study, options: Options, out: Path) -> list[Job]:
+def finished_beside(chosen: Study, options: Options, out: Path) -> list[StudyJob]:
     """Jobs of the study's other arms that the directory has finished already: they cost nothing to show."""
     if not options.arms:
         return []
@@ -119,7 +119,7 @@ def finished_beside(chosen: Study, options: Options, out: Path) -> list[Job]:
     return [job for job in others if job.arm not in options.arms and is_done(out, job)]
 
 
-def finish(work: Plan, progress: Sequence[Progress], as_json: bool) -> None:
+def finish(work: StudyPlan, progress: Sequence[Progress], as_json: bool) -> None:
     """Say where the results are, and what failed."""
     done = sum(p.state == "done" for p in progress)
     pages = write_pages(work.directory)
@@ -164,10 +164,10 @@ def show_studies(as_json: JsonOpt = False) -> None:
     if as_json:
         print(json.dumps({name: entry.about for name, entry in STUDIES.items()}))
         return
-    print_table(Table(("study", "what it runs"), [[s.name, s.about] for s in STUDIES.values()], text_columns=2))
+    print_table(ReportTable(("study", "what it runs"), [[s.name, s.about] for s in STUDIES.values()], text_columns=2))
 
 
-def show_plan(work: Plan, workers: int, as_json: bool) -> None:
+def show_plan(work: StudyPlan, workers: int, as_json: bool) -> None:
     """What would run, arm by arm, and about how long it would take."""
     progress = {p.job.name: p for p in look(work, work.jobs)}
     left = seconds_left(list(progress.values()), workers)
@@ -190,7 +190,7 @@ def show_plan(work: Plan, workers: int, as_json: bool) -> None:
         for (scene, arm), some in groups.items()
     ]
     columns = ("data", "arm", "jobs", "done", "rounds", "time on one core")
-    print_table(Table(columns, rows, f"study {work.study}", text_columns=2))
+    print_table(ReportTable(columns, rows, f"study {work.study}", text_columns=2))
     shared = len(work.jobs) - len(progress)
     some = f" ({shared} fewer than above: arms share them)" if shared else ""
     left_text = f"about {duration(left)} with {workers} at a time, if the machine stays as busy as now"

@@ -9,14 +9,14 @@ from rich import box
 from rich.console import Console
 from rich.table import Table as RichTable
 
-from chase.report.tables import Table
+from chase.report.tables import ReportTable
 
 NO_LIMIT = 10_000
 EDGES = 2
 """What Rich leaves out when it measures a table with a box."""
 
 
-def print_table(table: Table, console: Console | None = None) -> None:
+def print_table(table: ReportTable, console: Console | None = None) -> None:
     """Print a table; words to the left, numbers to the right."""
     console = console or screen()
     drawn = RichTable(title=table.title or None, title_justify="left", box=box.SIMPLE_HEAD)

@@ -12,10 +12,10 @@ import typer
 
 from chase.cli.terminal import print_table
 from chase.core.errors import SettingsError, unknown
-from chase.export.files import Format, export
+from chase.export.model_files import Format, export
 from chase.export.predicting import Prediction, predict
 from chase.export.trained import read_trained
-from chase.report.tables import Table
+from chase.report.tables import ReportTable
 
 RunArg = Annotated[Path, typer.Argument(metavar="DIR", help="A run directory.")]
 OutOpt = Annotated[Path | None, typer.Option("--out", "-o", help="Directory to write (default: DIR/export).")]
@@ -78,7 +78,7 @@ def predict_files(
         rows.writerows(as_object(p) for p in found)
     else:
         cells = [[p.file, p.label, p.note or "-", f"{p.probability:.3f}"] for p in found]
-        print_table(Table(("file", "class", "changed to fit", "probability"), cells, text_columns=3))
+        print_table(ReportTable(("file", "class", "changed to fit", "probability"), cells, text_columns=3))
 
 
 def as_object(prediction: Prediction) -> dict[str, object]:

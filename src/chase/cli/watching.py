@@ -18,7 +18,7 @@ from chase.report.runs import RunData, is_run, read_run
 from chase.report.tables import NONE, duration, number
 from chase.settings import from_mapping
 from chase.studies.job import failure, held_by
-from chase.studies.plan import Plan, plans_in
+from chase.studies.plan import StudyPlan, plans_in
 from chase.studies.results import has_ended
 
 BARS = "▁▂▃▄▅▆▇█"
@@ -121,7 +121,7 @@ def run_lines(run: RunData) -> list[RenderableType]:
     return lines
 
 
-def study_lines(plan: Plan) -> tuple[list[RenderableType], bool]:
+def study_lines(plan: StudyPlan) -> tuple[list[RenderableType], bool]:
     """A study: how many jobs are done, the jobs under way, and those that failed with the reason."""
     once = {job.name: job for job in plan.jobs}
     runs = {name: read_run(plan.directory / name) for name in once if is_run(plan.directory / name)}

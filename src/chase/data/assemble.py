@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from chase.core.errors import DataError
 from chase.core.randomness import rng
-from chase.data.decoded import Decoded, Inputs, Labels, Part
+from chase.data.decoded import DataPart, Decoded, Inputs, Labels
 from chase.data.images import channel_statistics
 from chase.data.resident import Kind
 
@@ -95,13 +95,13 @@ def assemble(
     """A whole data set; without a test part a share of the labelled samples is held out."""
     classes = agree_classes(train.labels, classes)
     names, (train_owners, test_owners) = _number_owners(train, test)
-    whole = Part(train.inputs, number_labels(train.labels, classes, f"{name}, training part"), train_owners)
+    whole = DataPart(train.inputs, number_labels(train.labels, classes, f"{name}, training part"), train_owners)
     problems = train.problems
     if test is None:
         testing = hold_out(whole.labels, test_share)
         first, second = whole.take(np.flatnonzero(~testing)), whole.take(np.flatnonzero(testing))
     else:
-        second = Part(test.inputs, number_labels(test.labels, classes, f"{name}, test part"), test_owners)
+        second = DataPart(test.inputs, number_labels(test.labels, classes, f"{name}, test part"), test_owners)
         first, problems = whole, problems + test.problems
         known = np.flatnonzero(second.labels >= 0)
         if known.size < second.labels.size:

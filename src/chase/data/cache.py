@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from chase.data.decoded import Decoded, Part
+from chase.data.decoded import DataPart, Decoded
 from chase.data.resident import Column
 
 FORMAT = 1
@@ -109,7 +109,7 @@ def _read(entry: Path) -> Decoded | None:
         return None
 
 
-def _part(entry: Path, side: str) -> Part:
+def _part(entry: Path, side: str) -> DataPart:
     arrays: dict[str, Any] = {}
     for what in _ARRAYS:
         path = entry / f"{side}.{what}.npy"
@@ -121,4 +121,4 @@ def _part(entry: Path, side: str) -> Part:
     sizes = {array.shape[0] for array in arrays.values() if array is not None}
     if len(sizes) != 1:
         raise ValueError("arrays of different length")
-    return Part(**arrays)
+    return DataPart(**arrays)

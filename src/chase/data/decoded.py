@@ -17,16 +17,16 @@ Labels = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
-class Part:
+class DataPart:
     """Inputs, class numbers (-1 unknown) and, where known, owners of one part of a data set."""
 
     inputs: Inputs
     labels: Labels
     owners: Labels | None = None
 
-    def take(self, rows: NDArray[np.int64]) -> Part:
+    def take(self, rows: NDArray[np.int64]) -> DataPart:
         """Only these rows, in this order."""
-        return Part(self.inputs[rows], self.labels[rows], None if self.owners is None else self.owners[rows])
+        return DataPart(self.inputs[rows], self.labels[rows], None if self.owners is None else self.owners[rows])
 
 
 @dataclass(frozen=True)
@@ -35,8 +35,8 @@ class Decoded:
 
     name: str
     kind: Kind
-    train: Part
-    test: Part
+    train: DataPart
+    test: DataPart
     classes: tuple[str, ...]
     mean: tuple[float, ...] = (0.0,)
     std: tuple[float, ...] = (1.0,)
@@ -66,7 +66,7 @@ class Decoded:
             problems=self.problems,
         )
 
-    def _samples(self, part: Part) -> Samples:
+    def _samples(self, part: DataPart) -> Samples:
         return Samples(
             torch.from_numpy(part.inputs),
             self.kind,

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from chase.core.errors import DataError
-from chase.data.decoded import Decoded, Part
+from chase.data.decoded import DataPart, Decoded
 from chase.data.tables import read_table
 from chase.data.texts import LETTERS, letter_table
 
@@ -34,7 +34,7 @@ def read_roles(name: str, path: Path, text_column: str, label_column: str, role_
     roles = coded.indices.to_numpy().astype(np.int64)
     names = tuple(str(role) for role in coded.dictionary.to_pylist())
     train, test = split_roles(roles)
-    whole = Part(inputs, labels.astype(np.int64), roles)
+    whole = DataPart(inputs, labels.astype(np.int64), roles)
     sizes = tuple(int(n) for n in np.bincount(roles, minlength=len(names)))
     return Decoded(
         name,

@@ -21,9 +21,9 @@ from chase.data.cache import cache_root, cached, content_key
 from chase.data.decoded import Decoded
 from chase.data.known import KNOWN
 from chase.data.options import DataOptions
-from chase.data.own import TABLE_SUFFIXES, load_own
 from chase.data.resident import DataSet, Samples
 from chase.data.roles import read_roles
+from chase.data.user_data import TABLE_SUFFIXES, load_own
 
 DIGITS_TEST = 0.2
 

@@ -24,7 +24,7 @@ from chase.data.texts import tokenize
 
 
 @dataclass(frozen=True)
-class Table:
+class TableFile:
     """A file that was read."""
 
     path: Path
@@ -41,12 +41,12 @@ class Table:
         return self.rows.column(name)
 
 
-def read_table(path: Path) -> Table:
+def read_table(path: Path) -> TableFile:
     """A parquet or CSV file."""
     try:
         if path.suffix == ".parquet":
-            return Table(path, pyarrow.parquet.read_table(path, memory_map=True))
-        return Table(path, _read_csv(path))
+            return TableFile(path, pyarrow.parquet.read_table(path, memory_map=True))
+        return TableFile(path, _read_csv(path))
     except (OSError, pa.ArrowException) as error:
         first = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise DataError(f"cannot read {path}: {first}") from None
@@ -63,7 +63,7 @@ def _read_csv(path: Path) -> Any:
     return pyarrow.csv.read_csv(path, parse_options=parse, convert_options=convert)
 
 
-def class_names(table: Table, column: str) -> tuple[str, ...]:
+def class_names(table: TableFile, column: str) -> tuple[str, ...]:
     """The class names that a Hugging Face parquet file carries for a column, if it does."""
     note = (table.rows.schema.metadata or {}).get(b"huggingface")
     if note is None:
@@ -72,7 +72,7 @@ def class_names(table: Table, column: str) -> tuple[str, ...]:
     return tuple(feature.get("names") or ())
 
 
-def labels_as_text(table: Table, column: str) -> list[str | None]:
+def labels_as_text(table: TableFile, column: str) -> list[str | None]:
     """Labels by name; None where the cell is empty."""
     if not column:
         return [None] * table.rows.num_rows
@@ -84,7 +84,7 @@ def labels_as_text(table: Table, column: str) -> list[str | None]:
     return [None if cell is None else str(cell).strip() or None for cell in cells.to_pylist()]
 
 
-def owners_as_text(table: Table, column: str) -> list[str] | None:
+def owners_as_text(table: TableFile, column: str) -> list[str] | None:
     """The owner of each row, where the table has a site column; an empty cell is refused."""
     if not column:
         return None
@@ -95,7 +95,7 @@ def owners_as_text(table: Table, column: str) -> list[str] | None:
     return [str(owner).strip() for owner in owners]
 
 
-def image_cells(table: Table, column: str) -> tuple[list[RAW | None], list[str]]:
+def image_cells(table: TableFile, column: str) -> tuple[list[RAW | None], list[str]]:
     """Encoded images of a column (bytes, or paths beside the file) and a name for each."""
     cells = table.column(column, "image")
     raws: list[RAW | None] = []

@@ -12,14 +12,14 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from chase.checkpoint import Checkpoint
 from chase.core.errors import RunDirectoryError
 from chase.core.weights import Weights
 from chase.models.card import ModelCard
 from chase.models.catalog import build
 from chase.models.net import set_weights
-from chase.record import MAY_CHANGE, Record
-from chase.server import model_of
+from chase.run.checkpoint import Checkpoint
+from chase.run.record import MAY_CHANGE, Record
+from chase.server.server import model_of
 
 
 class WithInput(nn.Module):

@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from chase.record import read_jsonl, write_atomically, writing
+from chase.run.record import read_jsonl, write_atomically, writing
 
 
 class Diary:

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 
 from chase.core.messages import ClientId
 from chase.federation.diary import Diary
-from chase.federation.post import Answer, Hello, Letter, Node, NodeId, Post, Ticket
-from chase.federation.rules import Roster
+from chase.federation.rules import MemberList
+from chase.federation.transport import Hello, Node, NodeId, Reply, SiteMessage, Ticket, Transport
 
 AGAIN = 30.0
 """Seconds until a node that was refused is asked again."""
@@ -24,8 +24,8 @@ LOST = 180.0
 class Members:
     """The nodes that can be reached, and the sites among them that shook hands."""
 
-    post: Post
-    roster: Callable[[], Roster]
+    post: Transport
+    roster: Callable[[], MemberList]
     header: Mapping[str, object]
     """What the handshake offers: settings and agreement."""
     diary: Diary
@@ -73,14 +73,14 @@ class Members:
         ]
         if self.at_once:
             new = new[: max(0, self.at_once - len(self._asked))]
-        sent = self.post.send([Letter(n, "hello", self.header) for n in new])
+        sent = self.post.send([SiteMessage(n, "hello", self.header) for n in new])
         self._asked_at |= dict.fromkeys(new, now)
         self._asked_in |= {node: self.session(node) for node in new}
         self._asked |= {ticket: node for node, ticket in zip(new, sent, strict=True) if ticket is not None}
         for answer in self.post.collect(list(self._asked)) if self._asked else []:
             self._take_in(round, self._asked.pop(answer.ticket, None), answer)
 
-    def _take_in(self, round: int, node: NodeId | None, answer: Answer) -> None:
+    def _take_in(self, round: int, node: NodeId | None, answer: Reply) -> None:
         if node is None:
             return
         proven = self._online.get(node, Node()).name
@@ -98,7 +98,7 @@ class Members:
         self.refused.pop(name, None)
         self.diary.note(round, "came back" if back else "joined", name)
 
-    def _objection(self, node: NodeId, proven: str, answer: Answer) -> str:
+    def _objection(self, node: NodeId, proven: str, answer: Reply) -> str:
         if not isinstance(answer.body, Hello):
             return f"no handshake: {answer.error or 'the answer is of another kind'}"
         name = answer.body.site

@@ -24,9 +24,9 @@ from chase.core.messages import ClientId, ClientUpdate, RoundOrder
 from chase.core.pools import NAMES
 from chase.federation.diary import Diary
 from chase.federation.members import AGAIN, Members
-from chase.federation.post import Answer, Letter, NodeId, Post, Tally, Ticket
 from chase.federation.rules import Rules
-from chase.server import check_update
+from chase.federation.transport import NodeId, Reply, SiteMessage, Tally, Ticket, Transport
+from chase.server.server import check_update
 from chase.site.turn import METRICS
 
 NEEDED = frozenset({"labels", "inferences", "inferred_samples"} | {f"pool_{name}" for name in NAMES})
@@ -44,7 +44,7 @@ class Owed:
 
 
 @dataclass
-class Outcome:
+class RoundOutcome:
     """What came of a round."""
 
     updates: dict[ClientId, ClientUpdate] = field(default_factory=dict)
@@ -88,7 +88,7 @@ def check_answer(update: ClientUpdate, order: RoundOrder, rules: Rules) -> None:
 class Rounds:
     """Holds rounds; remembers between them who still owes an answer."""
 
-    post: Post
+    post: Transport
     members: Members
     rules: Rules
     diary: Diary
@@ -107,9 +107,9 @@ class Rounds:
         """Answers that a round among so many sites needs."""
         return min(size, self.rules.quorum or size // 2 + 1)
 
-    def hold(self, wanted: Mapping[ClientId, RoundOrder]) -> Outcome:
+    def hold(self, wanted: Mapping[ClientId, RoundOrder]) -> RoundOutcome:
         """One round among the clients that are wanted."""
-        outcome, began, short_noted = Outcome(), self.clock(), False
+        outcome, began, short_noted = RoundOutcome(), self.clock(), False
         round = next(iter(wanted.values())).round if wanted else 0
         self._tries, self._last = dict.fromkeys(wanted, 0), dict.fromkeys(wanted, -math.inf)
         self._fresh, self._first = any(order.fresh for order in wanted.values()), None
@@ -133,7 +133,7 @@ class Rounds:
         self._close(outcome, wanted, round)
         return outcome
 
-    def _due(self, wanted: Mapping[ClientId, RoundOrder], outcome: Outcome, quorum: int) -> list[ClientId]:
+    def _due(self, wanted: Mapping[ClientId, RoundOrder], outcome: RoundOutcome, quorum: int) -> list[ClientId]:
         """Who gets the order now: all that are free when the round begins, then who failed, newcomers if needed."""
         here, busy = self.members.here(), {owed.client for owed in self.owed.values()}
         settled = {c for c in wanted if c in outcome.updates or self._name(c) in outcome.refused}
@@ -152,7 +152,7 @@ class Rounds:
         asked = sum(owed.order.round == round for owed in self.owed.values())
         return due[: max(0, self.rules.at_once - asked)] if self.rules.at_once else due
 
-    def _collect(self) -> list[Answer]:
+    def _collect(self) -> list[Reply]:
         now = self.clock()
         for ticket, owed in list(self.owed.items()):
             if now - owed.sent > self.rules.busy_limit:
@@ -165,7 +165,7 @@ class Rounds:
 
     def _order(self, due: Mapping[ClientId, RoundOrder]) -> None:
         here = self.members.here()
-        letters = [Letter(here[c], "turn", self.header(c), order=order) for c, order in due.items()]
+        letters = [SiteMessage(here[c], "turn", self.header(c), order=order) for c, order in due.items()]
         for (client, order), ticket in zip(due.items(), self.post.send(letters) if letters else [], strict=True):
             self._tries[client], self._last[client] = self._tries[client] + 1, self.clock()
             if self._tries[client] > 1:
@@ -174,7 +174,7 @@ class Rounds:
                 node = here[client]
                 self.owed[ticket] = Owed(client, order, self.clock(), node, self.members.session(node))
 
-    def _take_in(self, answer: Answer, outcome: Outcome, round: int) -> None:
+    def _take_in(self, answer: Reply, outcome: RoundOutcome, round: int) -> None:
         owed = self.owed.pop(answer.ticket, None)
         if owed is None:
             self.diary.note(round, "refused", why="an answer that no open order asked for")
@@ -206,7 +206,7 @@ class Rounds:
             self.diary.note(round, "late", name, f"its answer to round {owed.order.round} is used in round {round}")
         outcome.updates[owed.client], outcome.orders[owed.client] = answer.body, owed.order
 
-    def _close(self, outcome: Outcome, wanted: Mapping[ClientId, RoundOrder], round: int) -> None:
+    def _close(self, outcome: RoundOutcome, wanted: Mapping[ClientId, RoundOrder], round: int) -> None:
         here = self.members.here()
         for client in sorted(wanted):
             if client in outcome.updates or self._name(client) in outcome.refused:
@@ -226,7 +226,7 @@ class Rounds:
     def _name(self, client: ClientId) -> str:
         return self.members.name(client)
 
-    def _show(self, round: int, outcome: Outcome) -> None:
+    def _show(self, round: int, outcome: RoundOutcome) -> None:
         here, owing = self.members.here(), {o.client: o.order.round for o in self.owed.values()}
         stands = {}
         for client, name in sorted(self.members.names.items()):
@@ -239,7 +239,7 @@ class Rounds:
         stands |= dict.fromkeys((*self.members.refused, *outcome.refused), "refused")
         self.diary.show(round=round, sites=stands, phase="round")
 
-    def tallies(self, round: int, letters: Callable[[ClientId], Letter], limit: float) -> Tally:
+    def tallies(self, round: int, letters: Callable[[ClientId], SiteMessage], limit: float) -> Tally:
         """Sums over the held-out parts of all sites that are here and not busy; who is slow is left out."""
         busy = {o.client for o in self.owed.values()}
         waiting = [c for c in sorted(self.members.here()) if c not in busy]

@@ -10,7 +10,7 @@ from typing import Any
 
 from chase.core.errors import FederationError, unknown
 from chase.core.messages import ClientId
-from chase.record import write_atomically
+from chase.run.record import write_atomically
 from chase.site.place import check_name
 
 WHERE = ("server", "sites", "both")
@@ -94,7 +94,7 @@ class Member:
 
 
 @dataclass(frozen=True)
-class Roster:
+class MemberList:
     """The sites that belong to the federation; numbers are given once and kept."""
 
     members: tuple[Member, ...] = ()
@@ -108,14 +108,14 @@ class Roster:
         """The sites that have not been let out."""
         return tuple(m for m in self.members if not m.out)
 
-    def admit(self, name: str, key: str = "") -> Roster:
+    def admit(self, name: str, key: str = "") -> MemberList:
         """With one more site, or with the key of one that is on the list."""
         check_name(name)
         known = self.named(name)
         self._check_key(name, key)
         if known is None:
             number = max((m.number for m in self.members), default=-1) + 1
-            return Roster((*self.members, Member(number, name, key)))
+            return MemberList((*self.members, Member(number, name, key)))
         if known.key and key and bare(known.key) != bare(key):
             raise FederationError(f"site '{name}' is on the list with another key: `chase federation dismiss` it first")
         return self._with(replace(known, key=key or known.key, out=False))
@@ -130,7 +130,7 @@ class Roster:
                     "make a new one with `chase site key HOME`"
                 )
 
-    def dismiss(self, name: str) -> Roster:
+    def dismiss(self, name: str) -> MemberList:
         """With a site let out: it stays on the list, and its number and its key are not used again."""
         known = self.named(name)
         if known is None:
@@ -138,13 +138,13 @@ class Roster:
         retired = (*known.retired, known.key) if known.key else known.retired
         return self._with(replace(known, key="", node="", out=True, retired=retired))
 
-    def at_node(self, name: str, node: str) -> Roster:
+    def at_node(self, name: str, node: str) -> MemberList:
         """With Flower's id of a site's node."""
         known = self.named(name)
         return self if known is None else self._with(replace(known, node=node))
 
-    def _with(self, changed: Member) -> Roster:
-        return Roster(tuple(changed if m.name == changed.name else m for m in self.members))
+    def _with(self, changed: Member) -> MemberList:
+        return MemberList(tuple(changed if m.name == changed.name else m for m in self.members))
 
 
 def bare(key: str) -> str:
@@ -152,7 +152,7 @@ def bare(key: str) -> str:
     return " ".join(key.split()[:2])
 
 
-class Charter:
+class FederationDirectory:
     """A federation's directory, at the server."""
 
     def __init__(self, path: Path) -> None:
@@ -163,7 +163,7 @@ class Charter:
             )
 
     @classmethod
-    def create(cls, path: Path, rules: Rules, secure: bool, host: str, port: int) -> Charter:
+    def create(cls, path: Path, rules: Rules, secure: bool, host: str, port: int) -> FederationDirectory:
         """A new directory; one that is a federation already is refused."""
         if (path / "federation.toml").exists():
             raise FederationError(f"{path} is a federation already: go on with `chase federation run {path}`")
@@ -174,7 +174,7 @@ class Charter:
         write_atomically(path / "federation.toml", text.encode())
         path.chmod(0o700)
         charter = cls(path)
-        charter.keep(Roster())
+        charter.keep(MemberList())
         return charter
 
     def _section(self, name: str) -> dict[str, Any]:
@@ -211,14 +211,14 @@ class Charter:
         return self.path / "run"
 
     @property
-    def roster(self) -> Roster:
+    def roster(self) -> MemberList:
         """The list of sites."""
         try:
             body = json.loads((self.path / "sites.json").read_text(encoding="utf-8"))
-            return Roster(tuple(Member(**m | {"retired": tuple(m.get("retired", ()))}) for m in body))
+            return MemberList(tuple(Member(**m | {"retired": tuple(m.get("retired", ()))}) for m in body))
         except (OSError, ValueError, TypeError) as error:
             raise FederationError(f"{self.path}/sites.json cannot be read: {error}") from None
 
-    def keep(self, roster: Roster) -> None:
+    def keep(self, roster: MemberList) -> None:
         """Replace the list of sites."""
         write_atomically(self.path / "sites.json", json.dumps([asdict(m) for m in roster.members], indent=2).encode())

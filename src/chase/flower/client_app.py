@@ -17,7 +17,7 @@ from flwr.clientapp import ClientApp
 
 from chase import __version__
 from chase.core.errors import AgreementError, ChaseError, ClientError, SettingsError, UpdateError
-from chase.federation.post import Hello, Tally
+from chase.federation.transport import Hello, Tally
 from chase.flower import codec
 from chase.settings import Settings, from_mapping
 from chase.site import turn

@@ -18,7 +18,7 @@ from chase import __version__
 from chase.core.errors import UpdateError
 from chase.core.messages import FORMAT, ClientUpdate, RoundOrder
 from chase.core.weights import Array, Arrays
-from chase.federation.post import Hello, Letter, Tally
+from chase.federation.transport import Hello, SiteMessage, Tally
 
 KINDS = {"hello": "query.hello", "turn": "train.turn", "tally": "evaluate.tally"}
 """Our kinds of letters, and Flower's message types for them."""
@@ -36,7 +36,7 @@ def from_arrays(record: ArrayRecord) -> dict[str, Array]:
     return {name: array.numpy() for name, array in record.items()}
 
 
-def pack_letter(letter: Letter) -> RecordDict:
+def pack_letter(letter: SiteMessage) -> RecordDict:
     """A letter as records."""
     header: dict[str, Any] = {"format": FORMAT, "chase": __version__, **letter.header}
     records = RecordDict()

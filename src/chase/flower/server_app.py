@@ -9,10 +9,10 @@ from flwr.serverapp import Grid, ServerApp
 
 from chase.core.errors import ChaseError
 from chase.federation.diary import Diary
-from chase.federation.launch import AlreadyServed, only_server
-from chase.federation.rules import Charter
-from chase.federation.serve import Hall
-from chase.flower.post import FlowerPost
+from chase.federation.ops.launch import AlreadyServed, only_server
+from chase.federation.rules import FederationDirectory
+from chase.federation.server import FederationServer
+from chase.flower.grid import FlowerTransport
 
 app = ServerApp()
 
@@ -20,11 +20,11 @@ app = ServerApp()
 @app.main()
 def main(grid: Grid, context: Context) -> None:
     """Hold the rounds that are left of the federation whose directory the run names."""
-    charter = Charter(Path(str(context.run_config["federation"])))
-    post = FlowerPost(grid, lambda: charter.roster, charter.rules.busy_limit)
+    charter = FederationDirectory(Path(str(context.run_config["federation"])))
+    post = FlowerTransport(grid, lambda: charter.roster, charter.rules.busy_limit)
     try:
         with only_server(charter.run):
-            Hall(charter, post).run()
+            FederationServer(charter, post).run()
     except AlreadyServed:
         raise  # the state in the directory is the other's
     except ChaseError as error:

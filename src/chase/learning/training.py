@@ -33,7 +33,7 @@ RESIDENT_ROWS = 6000
 
 
 @dataclass(frozen=True)
-class Plan:
+class TrainingOptions:
     """How a turn trains."""
 
     epochs: int
@@ -52,7 +52,7 @@ class Plan:
 
 
 @dataclass(frozen=True)
-class Job:
+class TrainingTask:
     """What one turn trains on."""
 
     samples: Samples
@@ -68,7 +68,7 @@ class Job:
 
 
 @dataclass
-class Outcome:
+class TrainingResult:
     """What a turn's training found out."""
 
     history: History
@@ -167,7 +167,7 @@ class FlatSGD:
 class Aligned:
     """The loss of the labelled half plus mu times the alignment loss on as many watched samples."""
 
-    def __init__(self, job: Job, plan: Plan, one_pass: bool, labeled: LabeledLoss) -> None:
+    def __init__(self, job: TrainingTask, plan: TrainingOptions, one_pass: bool, labeled: LabeledLoss) -> None:
         self._mu, self._one_pass, self._labeled = plan.mu, one_pass, labeled
         self._alignment = alignment_in_use(job, plan)
         if self._alignment is not None:
@@ -197,7 +197,7 @@ class Aligned:
         return labeled_loss + self._mu * align
 
 
-def alignment_in_use(job: Job, plan: Plan) -> Alignment | None:
+def alignment_in_use(job: TrainingTask, plan: TrainingOptions) -> Alignment | None:
     """The alignment, unless it has no weight or fewer samples are watched than a batch holds."""
     return job.alignment if plan.mu > 0 and job.watched_rows.numel() >= plan.batch_size else None
 
@@ -226,7 +226,7 @@ class Stepper(Protocol):
 class PlainStepper:
     """Any network and any labelled loss, by autograd."""
 
-    def __init__(self, net: nn.Module, job: Job, plan: Plan, labeled: LabeledLoss | None) -> None:
+    def __init__(self, net: nn.Module, job: TrainingTask, plan: TrainingOptions, labeled: LabeledLoss | None) -> None:
         self._net, self._job, self._device = net, job, torch.device(plan.device)
         self._goal = Aligned(job, plan, one_pass=not has_batch_norm(net), labeled=labeled or CrossEntropy())
         if next(net.parameters()).device != self._device:
@@ -262,7 +262,7 @@ class PlainStepper:
 class FusedStepper:
     """The same steps by ``chase.learning.fused``: cross-entropy, ranked losses and alignment on small networks."""
 
-    def __init__(self, fused: FusedNet, job: Job, plan: Plan, labeled: RankingLoss | None) -> None:
+    def __init__(self, fused: FusedNet, job: TrainingTask, plan: TrainingOptions, labeled: RankingLoss | None) -> None:
         self._fused, self._job, self._plan, self._labeled = fused, job, plan, labeled
         self._ranking = None if labeled is None else labeled.fused()
         fused.load()
@@ -344,7 +344,7 @@ def ready_rows(samples: Samples, rows: Tensor) -> ReadyRows:
     return ReadyRows(samples, rows, samples.ready(rows) if rows.numel() <= RESIDENT_ROWS else None)
 
 
-def make_stepper(net: nn.Module, job: Job, plan: Plan, labeled: LabeledLoss | None) -> Stepper:
+def make_stepper(net: nn.Module, job: TrainingTask, plan: TrainingOptions, labeled: LabeledLoss | None) -> Stepper:
     """The fused steps where network, loss and device allow them."""
     plain = plan.prox != 0.0 or plan.device != "cpu" or plan.augment
     fused = None if plain else fused_for(net)
@@ -353,7 +353,9 @@ def make_stepper(net: nn.Module, job: Job, plan: Plan, labeled: LabeledLoss | No
     return PlainStepper(net, job, plan, labeled)
 
 
-def train(net: nn.Module, job: Job, plan: Plan, labeled: LabeledLoss | None = None) -> Outcome:
+def train(
+    net: nn.Module, job: TrainingTask, plan: TrainingOptions, labeled: LabeledLoss | None = None
+) -> TrainingResult:
     """Train ``net`` in place for one turn; ``labeled`` None is plain cross-entropy."""
     watch = Stopwatch()
     with watch.phase("train"):
@@ -374,7 +376,7 @@ def train(net: nn.Module, job: Job, plan: Plan, labeled: LabeledLoss | None = No
                 break
     stepper.finish()
     watched = job.watched_rows.numel()
-    return Outcome(
+    return TrainingResult(
         history=np.stack(history) if history else np.zeros((0, watched), dtype=np.int64),
         loss=total / max(1, size),
         inferences=len(history) * watched,

@@ -7,8 +7,8 @@ import io
 import re
 from pathlib import Path
 
-from chase.record import write_atomically
-from chase.report.tables import NONE, Table
+from chase.report.tables import NONE, ReportTable
+from chase.run.record import write_atomically
 
 _ESCAPES = {
     "\\": r"\textbackslash{}",
@@ -33,7 +33,7 @@ _FIGURE = re.compile(rf"(?P<mean>{_NUMBER})(?: \((?P<low>{_NUMBER})(?P<between> 
 """``83.1``, ``83.1 (82.0 to 84.2)`` with an interval or ``83.1 (82.0–84.2)`` with a range."""
 
 
-def to_csv(table: Table) -> str:
+def to_csv(table: ReportTable) -> str:
     """Comma-separated, a header line first, for programs; what was not measured is empty.
 
     A column of means with an interval or a range becomes three columns of bare numbers: the mean, then ``..., low``
@@ -68,7 +68,7 @@ def escape_latex(text: str) -> str:
     return re.sub(r"(?<![\w)-])-(?=\d)", r"$-$", "".join(_ESCAPES.get(letter, letter) for letter in text))
 
 
-def to_latex(table: Table) -> str:
+def to_latex(table: ReportTable) -> str:
     """A tabular with booktabs rules, to be set with \\input."""
     kinds = "".join("l" if table.is_text(i) else "r" for i in range(len(table.columns)))
     lines = [r"\begin{tabular}{" + kinds + "}", r"\toprule"]
@@ -78,14 +78,14 @@ def to_latex(table: Table) -> str:
     return "\n".join([*lines, r"\bottomrule", r"\end{tabular}"]) + "\n"
 
 
-def to_markdown(table: Table) -> str:
+def to_markdown(table: ReportTable) -> str:
     """A table as Markdown."""
     rule = ["---" if table.is_text(i) else "---:" for i in range(len(table.columns))]
     rows = [[cell.replace("|", r"\|") for cell in row] for row in (table.columns, rule, *table.rows)]
     return "\n".join("| " + " | ".join(row) + " |" for row in rows) + "\n"
 
 
-def write_table(table: Table, stem: Path) -> list[Path]:
+def write_table(table: ReportTable, stem: Path) -> list[Path]:
     """STEM.csv and STEM.tex."""
     files = {stem.with_suffix(".csv"): to_csv(table), stem.with_suffix(".tex"): to_latex(table)}
     for path, text in files.items():

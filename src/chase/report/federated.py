@@ -5,30 +5,30 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from chase.record import read_jsonl
 from chase.report import tables
-from chase.report.runs import Method, RunData
+from chase.report.runs import MethodRuns, RunData
 from chase.report.sections import Section, html_table
+from chase.run.record import read_jsonl
 
 MOST = 200
 """Events shown; a longer history is in the run directory."""
 COLUMNS = ("late", "busy", "missing", "absent", "refused")
 
 
-def federation_section(methods: Sequence[Method]) -> Section | None:
+def federation_section(methods: Sequence[MethodRuns]) -> Section | None:
     """Rounds and events of each run that was a real federation; None where no run was."""
     found = [_of(run) for method in methods for run in method.runs if (run.path / "events.jsonl").is_file()]
     return Section("federation", "What happened to the sites", "".join(found)) if found else None
 
 
 def _of(run: RunData) -> str:
-    rounds = tables.Table(
+    rounds = tables.ReportTable(
         ("round", "took part", *COLUMNS),
         [_round(line) for line in run.metrics if isinstance(line.get("sites"), Mapping)],
         text_columns=len(COLUMNS) + 2,
     )
     events = read_jsonl(run.path / "events.jsonl")
-    history = tables.Table(
+    history = tables.ReportTable(
         ("round", "site", "what", "why"),
         [[str(e.get(key) or "") for key in ("round", "site", "what", "why")] for e in events[-MOST:]],
         text_columns=4,

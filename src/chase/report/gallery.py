@@ -9,20 +9,20 @@ from typing import Any
 
 import numpy as np
 
-from chase.annotation.views import plain_text, png
 from chase.core.errors import ChaseError
 from chase.data.resident import DataSet
 from chase.data.texts import LETTERS
-from chase.division import load_data
-from chase.report.runs import Method, RunData, Values
+from chase.home.views import plain_text, png
+from chase.report.runs import MethodRuns, RunData, Values
 from chase.report.sections import Section
 from chase.settings import Settings, from_mapping
+from chase.simulation.world import load_data
 
 SHOWN = 16
 """Samples of the first and of the last round that asked."""
 
 
-def gallery_section(methods: Sequence[Method]) -> Section | None:
+def gallery_section(methods: Sequence[MethodRuns]) -> Section | None:
     """What each method asked for first and last, with EV; left out with a word where the data cannot be read."""
     asked = [(method, method.first) for method in methods if method.first.selections]
     if not asked:

@@ -8,14 +8,14 @@ import numpy as np
 
 from chase.report import charts, plots
 from chase.report.clients import client_accuracies, held_counts
-from chase.report.runs import Method, RunData
+from chase.report.runs import MethodRuns, RunData
 from chase.report.sections import Section, grid, html_figure
 
 MANY_CLIENTS = 40
 MOST_CLASSES = 62
 
 
-def holdings_section(methods: Sequence[Method]) -> Section | None:
+def holdings_section(methods: Sequence[MethodRuns]) -> Section | None:
     """Accuracy by client and the confusion matrices."""
     figures = [f for f in (client_accuracy_figure(methods),) if f]
     figures += [f for f in (confusion_figure(method) for method in methods) if f]
@@ -37,7 +37,7 @@ def held_drawing(run: RunData, most: int) -> tuple[str, str, str] | None:
     return title, svg, caption
 
 
-def client_accuracy_figure(methods: Sequence[Method]) -> str:
+def client_accuracy_figure(methods: Sequence[MethodRuns]) -> str:
     """Accuracy by client of the first seed of each method."""
     found = {method.label: client_accuracies(method.first) for method in methods}
     values = {label: 100 * v for label, v in found.items() if v is not None}
@@ -57,7 +57,7 @@ def client_accuracy_figure(methods: Sequence[Method]) -> str:
     return html_figure(plots.dots(title, "client", "accuracy (%)", names, values), title, caption)
 
 
-def confusion_figure(method: Method) -> str:
+def confusion_figure(method: MethodRuns) -> str:
     """Of each class, the share in percent taken for each class; the mean over the runs that have it."""
     tables = [np.array(run.confusion["matrix"], dtype=np.float64) for run in method.runs if run.confusion.get("matrix")]
     if not tables or tables[0].shape[0] > MOST_CLASSES or len({t.shape for t in tables}) > 1:

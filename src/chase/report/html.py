@@ -8,15 +8,15 @@ from importlib.resources import files
 from pathlib import Path
 
 from chase import __version__
-from chase.record import write_atomically
-from chase.report.comparing import comparison_section
-from chase.report.covered import coverage_section
+from chase.report.comparison_section import comparison_section
+from chase.report.coverage_section import coverage_section
 from chase.report.federated import federation_section
-from chase.report.files import tables_beside, write_report_tables
 from chase.report.gallery import gallery_section
 from chase.report.holdings import holdings_section
-from chase.report.runs import Method, RunData, alike, by_method, read_run
+from chase.report.runs import MethodRuns, RunData, alike, by_method, read_run
 from chase.report.sections import SECTIONS, Section
+from chase.report.table_files import tables_beside, write_report_tables
+from chase.run.record import write_atomically
 
 
 def page(title: str, lead: str, sections: Sequence[Section], links: Sequence[tuple[str, str]] = ()) -> str:
@@ -42,7 +42,7 @@ def _section(section: Section) -> str:
     return f'<section id="{section.key}"><h2>{escape(section.title)}</h2>{section.body}</section>'
 
 
-def title_of(methods: Sequence[Method]) -> str:
+def title_of(methods: Sequence[MethodRuns]) -> str:
     """Which methods on which data."""
     data = list(dict.fromkeys(str(method.first.settings.get("data", "?")) for method in methods))
     names = list(dict.fromkeys(str(method.first.settings.get("strategy", "?")) for method in methods))
@@ -55,7 +55,7 @@ def title_of(methods: Sequence[Method]) -> str:
     )
 
 
-def lead_of(methods: Sequence[Method]) -> str:
+def lead_of(methods: Sequence[MethodRuns]) -> str:
     """The setting of the comparison in one line."""
     runs = [run for method in methods for run in method.runs]
 
@@ -78,7 +78,7 @@ def render(runs: Sequence[RunData]) -> str:
     return page(title_of(methods), lead_of(methods), sections_of(methods))
 
 
-def sections_of(methods: Sequence[Method], against: str = "", said: bool = True) -> list[Section]:
+def sections_of(methods: Sequence[MethodRuns], against: str = "", said: bool = True) -> list[Section]:
     """All sections that the methods have something for; ``said`` puts findings into the comparison."""
     comparison = comparison_section(methods, against, said) if alike(methods) else None
     made = [maker(methods) for maker in SECTIONS]

@@ -11,7 +11,7 @@ from matplotlib.colors import LogNorm
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
-from chase.report.runs import Method, Numbers, Quantity
+from chase.report.runs import MethodRuns, Numbers, Quantity
 from chase.report.statistics import interval_band
 from chase.report.style import (
     HEIGHT,
@@ -40,7 +40,9 @@ class Curve:
     high: Numbers
 
 
-def curve(method: Method, x: Quantity, y: Quantity, spread: Spread = interval_band, merge: float = 0.0) -> Curve | None:
+def curve(
+    method: MethodRuns, x: Quantity, y: Quantity, spread: Spread = interval_band, merge: float = 0.0
+) -> Curve | None:
     """The mean of ``y`` over a method's runs against the mean of ``x``, round by round; None without a value.
 
     Of neighbours nearer than ``merge`` times the range of x the last is kept: rounds that cost no label would

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from chase.core.errors import RunDirectoryError
-from chase.record import MAY_CHANGE, read_jsonl
+from chase.run.record import MAY_CHANGE, read_jsonl
 from chase.settings import read_file
 
 Numbers = NDArray[np.float64]
@@ -106,7 +106,7 @@ PROCESSOR = Clock(
 )
 
 
-def clock(methods: Sequence[Method]) -> Clock:
+def clock(methods: Sequence[MethodRuns]) -> Clock:
     """Processor seconds where every round of every run has them: a busy machine does not change those."""
     runs = [run for method in methods for run in method.runs]
     told = all(run.metrics and np.isfinite(run.series(PROCESSOR.key)).all() for run in runs)
@@ -128,7 +128,7 @@ def accuracy(run: RunData) -> Numbers:
     return 100.0 * run.series("test_accuracy")
 
 
-def alike(methods: Sequence[Method]) -> bool:
+def alike(methods: Sequence[MethodRuns]) -> bool:
     """Whether methods can be compared: on one data set, under one behaviour and partition."""
     same = ("data", "behaviour", "partition", "data_share", "clients")
     return all(len({str(method.first.settings.get(key)) for method in methods}) == 1 for key in same)
@@ -143,7 +143,7 @@ def metric(key: str) -> Quantity:
 
 
 @dataclass(frozen=True)
-class Method:
+class MethodRuns:
     """Runs that differ in nothing but their seed."""
 
     label: str
@@ -248,7 +248,7 @@ def differing(runs: Sequence[Values], apart: frozenset[str] = frozenset()) -> li
     return [key for key in keys if len({repr(settings.get(key)) for settings in runs}) > 1]
 
 
-def by_method(runs: Sequence[RunData]) -> list[Method]:
+def by_method(runs: Sequence[RunData]) -> list[MethodRuns]:
     """Runs grouped by everything but their seed, in order of first appearance, each group by seed."""
     groups: dict[str, list[RunData]] = {}
     for run in runs:
@@ -256,7 +256,7 @@ def by_method(runs: Sequence[RunData]) -> list[Method]:
         groups.setdefault(repr(same), []).append(run)
     members = [sorted(group, key=lambda run: run.seed) for group in groups.values()]
     labels = labels_of([group[0].settings for group in members])
-    return [Method(label, group) for label, group in zip(labels, members, strict=True)]
+    return [MethodRuns(label, group) for label, group in zip(labels, members, strict=True)]
 
 
 def labels_of(settings: Sequence[Values]) -> list[str]:

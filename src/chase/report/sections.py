@@ -11,7 +11,7 @@ import numpy as np
 from chase.report import plots, tables
 from chase.report.runs import (
     Clock,
-    Method,
+    MethodRuns,
     Numbers,
     Quantity,
     RunData,
@@ -37,10 +37,10 @@ class Section:
     body: str
 
 
-SectionMaker = Callable[[Sequence[Method]], Section | None]
+SectionMaker = Callable[[Sequence[MethodRuns]], Section | None]
 
 
-def html_table(table: tables.Table, note: str = "") -> str:
+def html_table(table: tables.ReportTable, note: str = "") -> str:
     """A table that scrolls sideways where it is wider than the screen."""
     kinds = ["word" if table.is_text(i) else "number" for i in range(len(table.columns))]
     head = "".join(f'<th scope="col" class="{k}">{escape(c)}</th>' for k, c in zip(kinds, table.columns, strict=True))
@@ -71,7 +71,7 @@ def grid(figures: Sequence[str]) -> str:
 
 
 def line_figure(
-    methods: Sequence[Method],
+    methods: Sequence[MethodRuns],
     title: str,
     axes: tuple[str, str],
     x: Quantity,
@@ -92,7 +92,7 @@ def round_numbers(run: RunData) -> Numbers:
     return run.rounds.astype(np.float64)
 
 
-def headline(methods: Sequence[Method]) -> Section:
+def headline(methods: Sequence[MethodRuns]) -> Section:
     """What came out, in large type and in tables."""
     several = any(len(method.runs) > 1 for method in methods)
     note = "Mean over the runs of a method and, in brackets, the smallest and the largest. " if several else ""
@@ -106,7 +106,7 @@ def headline(methods: Sequence[Method]) -> Section:
     return Section("summary", "Summary", body)
 
 
-def cards(methods: Sequence[Method]) -> str:
+def cards(methods: Sequence[MethodRuns]) -> str:
     """The last accuracy of each method in large type, for a few methods."""
     if len(methods) > CARDS:
         return ""
@@ -114,7 +114,7 @@ def cards(methods: Sequence[Method]) -> str:
     return f'<div class="cards">{"".join(_card(place, method, time) for place, method in enumerate(methods))}</div>'
 
 
-def _card(place: int, method: Method, time: Clock) -> str:
+def _card(place: int, method: MethodRuns, time: Clock) -> str:
     found, rounds = method.last("test_accuracy"), max(len(run.metrics) for run in method.runs)
     large = tables.number(float(found.mean()), 1, 100) if found.size else tables.NONE
     spread = f"{100 * found.min():.1f} to {100 * found.max():.1f} over {found.size} runs, " if found.size > 1 else ""
@@ -127,7 +127,7 @@ def _card(place: int, method: Method, time: Clock) -> str:
     )
 
 
-def accuracy_section(methods: Sequence[Method]) -> Section | None:
+def accuracy_section(methods: Sequence[MethodRuns]) -> Section | None:
     """Accuracy against rounds, labels and seconds."""
     axis, time = "test accuracy (%)", clock(methods)
     band = " Bands are 95 % intervals of the mean over seeds." if any(len(m.runs) > 1 for m in methods) else ""
@@ -155,7 +155,7 @@ def accuracy_section(methods: Sequence[Method]) -> Section | None:
     return Section("accuracy", "Accuracy", grid(figures)) if any(figures) else None
 
 
-def variation_section(methods: Sequence[Method]) -> Section | None:
+def variation_section(methods: Sequence[MethodRuns]) -> Section | None:
     """Mean EV, where it was tracked."""
     figure = line_figure(
         methods,
@@ -179,7 +179,7 @@ def variation_section(methods: Sequence[Method]) -> Section | None:
     return Section("variation", "Epistemic variation and freezing", grid(figures)) if figures else None
 
 
-def pools_section(methods: Sequence[Method]) -> Section:
+def pools_section(methods: Sequence[MethodRuns]) -> Section:
     """Pool sizes over rounds, stacked, a figure a method."""
     figures = []
     for method in methods:
@@ -197,7 +197,7 @@ def _pool(name: str) -> Quantity:
     return lambda run: np.array([float(line["pools"].get(name, 0)) for line in run.metrics])
 
 
-def cost_section(methods: Sequence[Method]) -> Section:
+def cost_section(methods: Sequence[MethodRuns]) -> Section:
     """Inference cost and time."""
     phases = seconds_by_phase(methods)
     names = [method.label for method in methods]
@@ -236,7 +236,7 @@ def cost_section(methods: Sequence[Method]) -> Section:
     return Section("cost", "Cost", grid(figures))
 
 
-def seconds_by_phase(methods: Sequence[Method]) -> list[plots.Layer]:
+def seconds_by_phase(methods: Sequence[MethodRuns]) -> list[plots.Layer]:
     """Mean seconds a round by phase, a value a method; the clients' total is left out for its parts."""
     lines = [[line.get("seconds_by_phase", {}) for run in m.runs for line in run.metrics] for m in methods]
     found = {phase for some in lines for line in some for phase in line} - {"clients"}
@@ -245,7 +245,7 @@ def seconds_by_phase(methods: Sequence[Method]) -> list[plots.Layer]:
     return [plots.Layer(p, values, Fill.of(i)) for i, (p, values) in enumerate(means.items()) if values.any()]
 
 
-def classes_section(methods: Sequence[Method]) -> Section | None:
+def classes_section(methods: Sequence[MethodRuns]) -> Section | None:
     """Accuracy by class at the end and over rounds, and the classes of the labels that people gave."""
     names = methods[0].first.classes
     comparable = [
@@ -276,7 +276,7 @@ def _mean(rows: Sequence[Numbers]) -> Numbers:
     return mean
 
 
-def _classes_at_the_end(methods: Sequence[Method], names: Sequence[str]) -> str:
+def _classes_at_the_end(methods: Sequence[MethodRuns], names: Sequence[str]) -> str:
     values = {}
     for method in methods:
         values[method.label] = 100.0 * _mean([v for run in method.runs if (v := _last_by_class(run)) is not None])
@@ -292,7 +292,7 @@ def _classes_at_the_end(methods: Sequence[Method], names: Sequence[str]) -> str:
     )
 
 
-def _labels_by_class(methods: Sequence[Method], names: Sequence[str]) -> str:
+def _labels_by_class(methods: Sequence[MethodRuns], names: Sequence[str]) -> str:
     counts = {}
     for method in methods:
         rows = []
@@ -311,7 +311,7 @@ def _labels_by_class(methods: Sequence[Method], names: Sequence[str]) -> str:
     return html_figure(plots.lines(title, "classes, from fewest to most", "labels", curves), title, caption)
 
 
-def class_accuracy_by_round(method: Method) -> tuple[Numbers, Numbers]:
+def class_accuracy_by_round(method: MethodRuns) -> tuple[Numbers, Numbers]:
     """(rounds, mean accuracy over runs (classes, rounds)) of the evaluated rounds that all runs share."""
     shared = set(method.shared_rounds().tolist())
     by_round: dict[int, list[Numbers]] = {}
@@ -325,7 +325,7 @@ def class_accuracy_by_round(method: Method) -> tuple[Numbers, Numbers]:
     return np.array(sorted(by_round), dtype=np.float64), np.stack([_mean(by_round[r]) for r in sorted(by_round)]).T
 
 
-def clients_section(methods: Sequence[Method]) -> Section | None:
+def clients_section(methods: Sequence[MethodRuns]) -> Section | None:
     """Labels and pools by client after the last round."""
     figures = []
     for method in methods:
@@ -349,7 +349,7 @@ def clients_section(methods: Sequence[Method]) -> Section | None:
     return Section("clients", "Clients after the last round", grid(figures)) if figures else None
 
 
-def settings_section(methods: Sequence[Method]) -> Section:
+def settings_section(methods: Sequence[MethodRuns]) -> Section:
     """What differs, where the runs are, then every setting and version."""
     runs = [run for method in methods for run in method.runs]
     differ = tables.settings_that_differ(methods)

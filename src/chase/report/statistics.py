@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import stats
 
-from chase.report.runs import WALL, Clock, Method, Numbers, RunData, accuracy
+from chase.report.runs import WALL, Clock, MethodRuns, Numbers, RunData, accuracy
 
 LEVEL = 0.05
 CONFIDENCE = 1 - LEVEL
@@ -87,7 +87,7 @@ class Difference:
         return NOISE if found.low <= 0.0 <= found.high else ABOVE if found.mean > 0 else BELOW
 
 
-def paired(method: Method, other: Method, of_run: OfRun) -> Numbers:
+def paired(method: MethodRuns, other: MethodRuns, of_run: OfRun) -> Numbers:
     """``of_run`` of a method minus that of the other, for every seed that both have and that has both values."""
     theirs = {run.seed: of_run(run) for run in other.runs}
     found = np.array([of_run(run) - theirs[run.seed] for run in method.runs if run.seed in theirs], dtype=np.float64)
@@ -112,7 +112,7 @@ def holm(p_values: Sequence[float]) -> list[float]:
     return corrected
 
 
-def differences(methods: Sequence[Method], against: Method, of_run: OfRun) -> list[Difference]:
+def differences(methods: Sequence[MethodRuns], against: MethodRuns, of_run: OfRun) -> list[Difference]:
     """Every other method minus ``against``; with enough seeds, tested and corrected together."""
     found = [Difference(m.label, paired(m, against, of_run)) for m in methods if m is not against]
     tested = [place for place, d in enumerate(found) if d.values.size >= TEST_FROM]
@@ -121,7 +121,7 @@ def differences(methods: Sequence[Method], against: Method, of_run: OfRun) -> li
     return found
 
 
-def last_shared_round(methods: Sequence[Method]) -> int:
+def last_shared_round(methods: Sequence[MethodRuns]) -> int:
     """The last round that every run has done and evaluated; 0 if there is none."""
     shared: set[int] | None = None
     for run in (run for method in methods for run in method.runs):
@@ -149,7 +149,7 @@ def label_curve(run: RunData, until: int) -> tuple[Numbers, Numbers]:
     return x[last], y[last]
 
 
-def label_area(methods: Sequence[Method], until: int) -> OfRun:
+def label_area(methods: Sequence[MethodRuns], until: int) -> OfRun:
     """Area under accuracy over labels up to a round, divided by the labels: the mean accuracy, in percent.
 
     Trapezia between counts of labels, over the counts that all runs of all methods went through; NaN without any.

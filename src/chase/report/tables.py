@@ -9,14 +9,14 @@ from typing import Any
 
 import numpy as np
 
-from chase.report.runs import NOT_THE_METHOD, WALL, Clock, Method, Numbers, RunData, Values, as_number, differing
+from chase.report.runs import NOT_THE_METHOD, WALL, Clock, MethodRuns, Numbers, RunData, Values, as_number, differing
 
 NONE = "–"
 """What stands where nothing was measured."""
 
 
 @dataclass(frozen=True)
-class Table:
+class ReportTable:
     """Cells by row; the first ``text_columns`` columns and those in ``words`` are words, the others numbers."""
 
     columns: Sequence[str]
@@ -56,7 +56,7 @@ def duration(seconds: float) -> str:
     return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
 
 
-def summary(methods: Sequence[Method], time: Clock = WALL) -> Table:
+def summary(methods: Sequence[MethodRuns], time: Clock = WALL) -> ReportTable:
     """The outcome of each method: a row a method, mean and range over its runs; costs are per round."""
     columns = (
         "method",
@@ -70,19 +70,21 @@ def summary(methods: Sequence[Method], time: Clock = WALL) -> Table:
         "inferred a client",
         "inferences",
     )
-    return Table(columns, [_summary_row(method, time) for method in methods])
+    return ReportTable(columns, [_summary_row(method, time) for method in methods])
 
 
 BRIEF = ("method", "runs", "rounds", "accuracy, %", "labels", "seconds", "inferred a client")
 
 
-def brief(table: Table, columns: Sequence[str] = BRIEF) -> Table:
+def brief(table: ReportTable, columns: Sequence[str] = BRIEF) -> ReportTable:
     """Some columns of a table, as many as a terminal has room for."""
     places = [list(table.columns).index(column) for column in columns]
-    return Table(columns, [[row[place] for place in places] for row in table.rows], table.title, table.text_columns)
+    return ReportTable(
+        columns, [[row[place] for place in places] for row in table.rows], table.title, table.text_columns
+    )
 
 
-def _summary_row(method: Method, time: Clock) -> list[str]:
+def _summary_row(method: MethodRuns, time: Clock) -> list[str]:
     rounds = sorted({len(run.metrics) for run in method.runs})
 
     def a_round(key: str) -> Numbers:
@@ -102,7 +104,7 @@ def _summary_row(method: Method, time: Clock) -> list[str]:
     ]
 
 
-def some_rounds(methods: Sequence[Method], most: int = 8) -> list[int]:
+def some_rounds(methods: Sequence[MethodRuns], most: int = 8) -> list[int]:
     """Rounds that every method evaluated, in steps of 5, 10, 20, 25 and so on, the last one included."""
     shared: set[int] | None = None
     for method in methods:
@@ -118,22 +120,22 @@ def some_rounds(methods: Sequence[Method], most: int = 8) -> list[int]:
     return sorted({min(every, key=lambda r: abs(r - w)) for w in wanted} | {end})
 
 
-def accuracy_at(methods: Sequence[Method], rounds: Sequence[int]) -> Table:
+def accuracy_at(methods: Sequence[MethodRuns], rounds: Sequence[int]) -> ReportTable:
     """Test accuracy of each method after some rounds."""
     rows = []
     for method in methods:
         values, done = method.table(lambda run: run.series("test_accuracy")), method.shared_rounds()
         cells = [mean_and_range(values[:, done == r].ravel(), 1, 100) for r in rounds]
         rows.append([method.label, *cells])
-    return Table(("accuracy, %, after round", *(str(r) for r in rounds)), rows)
+    return ReportTable(("accuracy, %, after round", *(str(r) for r in rounds)), rows)
 
 
-def round_by_round(run: RunData, most: int = 8, title: str = "") -> Table:
+def round_by_round(run: RunData, most: int = 8, title: str = "") -> ReportTable:
     """A few rounds of one run, evenly spread, the last one included."""
     columns = ("round", "accuracy, %", "loss", "labels", "mean EV", "dormant", "inferred a client", "seconds")
     step = max(1, len(run.metrics) // most)
     shown = [line for line in run.metrics if line["round"] % step == 0 or line is run.metrics[-1]]
-    return Table(columns, [_round_row(line) for line in shown], title, text_columns=0)
+    return ReportTable(columns, [_round_row(line) for line in shown], title, text_columns=0)
 
 
 def _round_row(line: Values) -> list[str]:
@@ -156,32 +158,32 @@ def said(value: Any) -> str:
     return NONE if value is None or value == "" else str(value)
 
 
-def settings_that_differ(methods: Sequence[Method]) -> Table | None:
+def settings_that_differ(methods: Sequence[MethodRuns]) -> ReportTable | None:
     """The settings in which the methods differ, a row a setting; None if there is nothing to compare."""
     firsts = [method.first.settings for method in methods]
     keys = differing(firsts, NOT_THE_METHOD)
     if not keys:
         return None
     rows = [[key, *(said(settings.get(key)) for settings in firsts)] for key in keys]
-    return Table(("setting", *(method.label for method in methods)), rows, text_columns=1 + len(methods))
+    return ReportTable(("setting", *(method.label for method in methods)), rows, text_columns=1 + len(methods))
 
 
-def all_settings(methods: Sequence[Method]) -> Table:
+def all_settings(methods: Sequence[MethodRuns]) -> ReportTable:
     """Every setting; where methods or runs differ, each value once."""
     every = [run.settings for method in methods for run in method.runs]
     keys = dict.fromkeys(key for settings in every for key in settings)
     rows = [[key, ", ".join(dict.fromkeys(said(settings.get(key)) for settings in every))] for key in keys]
-    return Table(("setting", "value"), rows, text_columns=2)
+    return ReportTable(("setting", "value"), rows, text_columns=2)
 
 
-def runs_table(methods: Sequence[Method]) -> Table:
+def runs_table(methods: Sequence[MethodRuns]) -> ReportTable:
     """Where each run is, its seed and how long it took."""
     rows = [
         [method.label, str(run.path), str(run.seed), str(len(run.metrics)), duration(float(WALL.elapsed(run)[-1]))]
         for method in methods
         for run in method.runs
     ]
-    return Table(("method", "directory", "seed", "rounds", "time"), rows, text_columns=2)
+    return ReportTable(("method", "directory", "seed", "rounds", "time"), rows, text_columns=2)
 
 
 VERSIONS = {
@@ -194,7 +196,7 @@ VERSIONS = {
 """What of environment.json is shown besides the packages, by key."""
 
 
-def versions(runs: Sequence[RunData]) -> Table:
+def versions(runs: Sequence[RunData]) -> ReportTable:
     """What the results depend on besides the settings; where runs differ, each value once."""
     found: dict[str, list[str]] = {}
     for run in runs:
@@ -202,6 +204,6 @@ def versions(runs: Sequence[RunData]) -> Table:
         plain = {name: around[key] for key, name in VERSIONS.items() if key in around}
         for name, value in {**around.get("packages", {}), **plain}.items():
             found.setdefault(name, []).append(str(value))
-    return Table(
+    return ReportTable(
         ("part", "version"), [[name, ", ".join(dict.fromkeys(v))] for name, v in found.items()], text_columns=2
     )

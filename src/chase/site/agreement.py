@@ -11,11 +11,11 @@ import json
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from chase.client.build import build_net
 from chase.core.errors import AgreementError
 from chase.core.messages import FORMAT
 from chase.core.weights import Weights
 from chase.data.resident import Samples
-from chase.engine.roster import build_net
 from chase.models.net import get_weights
 from chase.settings import Settings
 

@@ -10,16 +10,15 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from chase.annotation.home import Card, Home
+from chase.client.state import ClientState
 from chase.core.errors import LabelError
 from chase.core.messages import ClientId
 from chase.data.resident import DataSet, Samples
-from chase.division import split_among_clients
-from chase.engine.roster import World
+from chase.home.home import Home, HomeCard
 from chase.settings import Settings
-from chase.site.files import ORIGINALS, Holdout, keep_texts, write_arrays, write_start
+from chase.simulation.world import World, split_among_clients
+from chase.site.arrays import ORIGINALS, Holdout, keep_texts, write_arrays, write_start
 from chase.site.place import MAKING, Site, SiteCard, check_name, write_card
-from chase.state import ClientState
 
 Labels = NDArray[np.int64]
 
@@ -46,7 +45,7 @@ def create(
     begin(path)
     labeled = start.pools.labeled
     initial = dict(zip(labeled.tolist(), start.labels_of(labeled).tolist(), strict=True))
-    home_card = Card(
+    home_card = HomeCard(
         client=number,
         name=card.name,
         classes=classes,

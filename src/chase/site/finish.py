@@ -11,10 +11,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from chase.annotation.home import Home
 from chase.core.pools import SampleIds, as_ids, is_in
-from chase.homestore import HomeStore
-from chase.site.files import ORIGINALS, Holdout, read_arrays, read_start, write_arrays, write_start
+from chase.home.home import Home
+from chase.home.store import HomeStore
+from chase.site.arrays import ORIGINALS, Holdout, read_arrays, read_start, write_arrays, write_start
 
 
 def known_ids(home: Home) -> SampleIds:

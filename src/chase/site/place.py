@@ -28,14 +28,14 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from chase.annotation.home import Home, write_durably
+from chase.client.state import ClientState
 from chase.core.errors import LabelError
 from chase.core.weights import Array, Arrays
 from chase.data.resident import Samples
-from chase.homestore import resident
-from chase.site.files import Holdout, read_arrays, read_start, write_arrays
+from chase.home.home import Home, write_durably
+from chase.home.store import resident
+from chase.site.arrays import Holdout, read_arrays, read_start, write_arrays
 from chase.site.finish import finish, is_unfinished
-from chase.state import ClientState
 
 FORMAT = 1
 MAKING = "making"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from chase.homestore import HomeStore
+from chase.home.store import HomeStore
 from chase.site.place import Site
 
 

@@ -1,6 +1,6 @@
 """What a site does for the server: shake hands, take a turn, score a model on its held-out part.
 
-The turn itself is ``chase.client.Client``, the same shell that every engine calls; the site's home is its store.
+The turn itself is ``chase.client.turn.Client``, the same shell that every engine calls; the site's home is its store.
 """
 
 from __future__ import annotations
@@ -11,18 +11,18 @@ import torch
 from chase.annotation.annotator import Annotator
 from chase.annotation.behaviour import Behaviour, behaviours, per_cycle
 from chase.annotation.oracle import Oracle
-from chase.client import Client
+from chase.client.build import build_net
+from chase.client.context import ClientContext
+from chase.client.turn import Client
 from chase.core.errors import AgreementError
 from chase.core.messages import ClientId, ClientUpdate, RoundOrder
 from chase.core.weights import Weights
-from chase.engine.roster import build_net
-from chase.homestore import HomeStore
+from chase.home.store import HomeStore
 from chase.learning.inference import logits
 from chase.models.net import set_weights
 from chase.settings import Settings
 from chase.site.agreement import Agreement, agreement_of, differences
 from chase.site.place import Site
-from chase.workshop import Workshop
 
 METRICS = frozenset(
     {"train_loss", "ev_sum", "ev_count", "labels", "inferences", "observed_inferences", "inferred_samples"}
@@ -62,7 +62,7 @@ def client_of(site: Site, settings: Settings, number: ClientId) -> Client:
     """The site as a client."""
     samples = site.samples()
     net = build_net(settings, samples, len(site.classes))
-    shop = Workshop(number, settings, samples, net, len(site.classes), behaviour_of(site, settings, number))
+    context = ClientContext(number, settings, samples, net, len(site.classes), behaviour_of(site, settings, number))
     store = HomeStore(site.home, site.start())
     annotator: Annotator = store
     if site.card.annotator == "simulated":
@@ -77,7 +77,7 @@ def client_of(site: Site, settings: Settings, number: ClientId) -> Client:
             wrong=settings.wrong_labels,
             delay=settings.answer_delay,
         )
-    return Client(shop, annotator, store)
+    return Client(context, annotator, store)
 
 
 def take_turn(site: Site, settings: Settings, number: ClientId, order: RoundOrder) -> ClientUpdate:

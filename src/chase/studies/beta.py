@@ -1,6 +1,6 @@
 """The share of dormant samples that is awakened."""
 
-from chase.studies.study import Arm, Part, Study, scenes
+from chase.studies.study import Arm, Study, StudyPart, scenes
 
 VALUES = (0.2, 0.4, 0.6, 0.8, 1.0)
 
@@ -8,7 +8,7 @@ STUDY = Study(
     "beta",
     "CHASe with beta from 0.2 to 1 on CIFAR-10, with its inference cost (ReCo)",
     (
-        Part(
+        StudyPart(
             scenes("cifar10", behaviour="ReCo"),
             tuple(
                 Arm(f"beta = {beta:g}", {"strategy": "chase", "beta": beta}, "CHASe" if beta == 0.4 else "")

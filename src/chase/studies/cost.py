@@ -1,13 +1,13 @@
 """What accuracy costs: seconds and inferences of every method, and what freezing and subset sampling save."""
 
-from chase.studies.study import CHASE, IMAGES, METHODS, NO_FREEZE, NO_SUBSET, Arm, Part, Study, scenes
+from chase.studies.study import CHASE, IMAGES, METHODS, NO_FREEZE, NO_SUBSET, Arm, Study, StudyPart, scenes
 
 STUDY = Study(
     "cost",
     "accuracy against seconds and inferences (CIFAR-10); inference cost without FAm, with FAm, with FAmS",
     (
-        Part(scenes("cifar10", behaviour="ReCo"), METHODS, "Accuracy and cost", "FedRandom", ("accuracy-cost",)),
-        Part(
+        StudyPart(scenes("cifar10", behaviour="ReCo"), METHODS, "Accuracy and cost", "FedRandom", ("accuracy-cost",)),
+        StudyPart(
             scenes(*IMAGES, behaviour="ReCo"),
             (
                 Arm("no FAm", NO_FREEZE.changes, NO_FREEZE.paper),

@@ -1,7 +1,7 @@
 """Traditional federated active learning: a fresh start a cycle, one request a cycle."""
 
 from chase.studies.strong import KSAS, LOGO
-from chase.studies.study import EV, Part, Scene, Study
+from chase.studies.study import EV, Scene, Study, StudyPart
 
 LENGTHS = (25, 50, 75, 100)
 
@@ -9,7 +9,7 @@ STUDY = Study(
     "cycles",
     "EV, KAFAL's score and LoGo in cycles of 25, 50, 75, 100 rounds with a fresh start, adaptive and fixed budget",
     (
-        Part(
+        StudyPart(
             tuple(
                 Scene("cifar10", {"form": "cycles", "cycle_rounds": length, "cycle_budget": budget})
                 for budget in ("adaptive", "fixed")

@@ -12,12 +12,12 @@ from functools import lru_cache
 import torch
 
 from chase.data.resident import DataSet
-from chase.division import load_data
-from chase.experiment import net_spec
-from chase.learning.training import Job as TrainingJob
-from chase.learning.training import Plan, train
+from chase.learning.training import TrainingOptions, train
+from chase.learning.training import TrainingTask as TrainingJob
 from chase.models.catalog import build
+from chase.run.experiment import net_spec
 from chase.settings import Settings
+from chase.simulation.world import load_data
 
 SAMPLE_LABELS, SAMPLE_WATCHED, SAMPLE_EPOCHS = 100, 400, 2
 DECISIVE = {"data", "data_dir", "clients", "partition", "min_owned", "image_size", "net", "dropout", "batch_size"}
@@ -51,7 +51,9 @@ def measure(settings: Settings, data: DataSet) -> Speed:
     watched = torch.arange(min(SAMPLE_WATCHED, len(data.train)))
     labels = torch.from_numpy(data.train_labels[:few]).clamp(min=0)
     job = TrainingJob(data.train, torch.arange(few), labels, watched, None, True, 0, ("estimate", 0))
-    plan = Plan(SAMPLE_EPOCHS, settings.batch_size, settings.lr, settings.momentum, settings.weight_decay, 0.0)
+    plan = TrainingOptions(
+        SAMPLE_EPOCHS, settings.batch_size, settings.lr, settings.momentum, settings.weight_decay, 0.0
+    )
     start = time.perf_counter()
     seconds = train(net, job, plan).stopwatch.seconds
     if time.perf_counter() - start < 1.0:  # the first pass also warms up

@@ -1,12 +1,12 @@
 """Mean EV against accuracy, for every method."""
 
-from chase.studies.study import METHODS, Arm, Part, Study, scenes
+from chase.studies.study import METHODS, Arm, Study, StudyPart, scenes
 
 STUDY = Study(
     "ev-accuracy",
     "mean EV against accuracy for all methods, CIFAR-10 (AbCo)",
     (
-        Part(
+        StudyPart(
             scenes("cifar10", behaviour="AbCo"),
             tuple(Arm(arm.label, {**arm.changes, "track_ev": True}) for arm in METHODS),
             against="FedRandom",

@@ -1,12 +1,12 @@
 """Other ways to score with EV."""
 
-from chase.studies.study import Arm, Part, Study, scenes
+from chase.studies.study import Arm, Study, StudyPart, scenes
 
 STUDY = Study(
     "ev-variants",
     "EV, EV with distinct classes (number-class), EV with global variation (+gev), CIFAR-10, CIFAR-100 (ReCo)",
     (
-        Part(
+        StudyPart(
             scenes("cifar10", "cifar100", behaviour="ReCo"),
             (
                 Arm("EV", {"strategy": "ev"}, "EV (gev table)"),

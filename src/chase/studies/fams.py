@@ -1,12 +1,12 @@
 """Whether the randomness of subset sampling and awakening costs accuracy."""
 
-from chase.studies.study import CHASE, NO_FREEZE, NO_SUBSET, Arm, Part, Study, scenes
+from chase.studies.study import CHASE, NO_FREEZE, NO_SUBSET, Arm, Study, StudyPart, scenes
 
 STUDY = Study(
     "fams",
     "CHASe without subset sampling (w/o S), without freezing too (w/o FAm), and whole (FAmS): MNIST, CIFAR-10 (ReCo)",
     (
-        Part(
+        StudyPart(
             scenes("mnist", "cifar10", behaviour="ReCo"),
             (
                 NO_SUBSET,

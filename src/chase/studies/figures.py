@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from chase.report import charts, plots, versus
+from chase.report import charts, method_tables, plots
 from chase.report.holdings import held_drawing
-from chase.report.runs import Method, Numbers, Quantity, RunData, clock, metric
+from chase.report.runs import MethodRuns, Numbers, Quantity, RunData, clock, metric
 from chase.report.sections import round_numbers
 from chase.report.statistics import accuracy_after, interval_band, last_shared_round
 from chase.report.style import Fill
@@ -35,7 +35,7 @@ def smooth(values: Numbers, window: int = SMOOTHED_OVER) -> Numbers:
     return np.array([values[max(0, i - half) : i + half + 1].mean() for i in range(values.size)])
 
 
-def over_rounds(methods: Sequence[Method], title: str, ylabel: str, y: Quantity, caption: str) -> Drawing | None:
+def over_rounds(methods: Sequence[MethodRuns], title: str, ylabel: str, y: Quantity, caption: str) -> Drawing | None:
     """A line a method from zero; None if no method has a value."""
     curves = [plots.curve(method, round_numbers, y) for method in methods]
     if all(c is None for c in curves):
@@ -43,14 +43,14 @@ def over_rounds(methods: Sequence[Method], title: str, ylabel: str, y: Quantity,
     return Drawing(title, plots.lines(title, "round", ylabel, curves, from_zero=True), caption)
 
 
-def accuracy_cost(methods: Sequence[Method]) -> Drawing:
+def accuracy_cost(methods: Sequence[MethodRuns]) -> Drawing:
     """Accuracy against the inferences that a round costs."""
     end = last_shared_round(methods)
     marks = [
         charts.Point(
             m.label,
-            versus.of_runs(m, lambda run: float(np.nanmean(run.series("inferences")))),
-            versus.of_runs(m, accuracy_after(end)),
+            method_tables.of_runs(m, lambda run: float(np.nanmean(run.series("inferences")))),
+            method_tables.of_runs(m, accuracy_after(end)),
         )
         for m in methods
     ]
@@ -59,25 +59,25 @@ def accuracy_cost(methods: Sequence[Method]) -> Drawing:
     return Drawing(title, svg, "Bars are 95 % intervals over seeds.")
 
 
-def inference_cost(methods: Sequence[Method]) -> Drawing | None:
+def inference_cost(methods: Sequence[MethodRuns]) -> Drawing | None:
     """Distinct unlabelled samples that a client infers a round."""
     caption = "Distinct unlabelled samples that a client runs through a model in a round: the paper's measure."
     return over_rounds(methods, "Inference cost", "samples inferred a client", metric("inferred_samples"), caption)
 
 
-def seconds_a_round(methods: Sequence[Method]) -> Drawing:
+def seconds_a_round(methods: Sequence[MethodRuns]) -> Drawing:
     """Seconds a round by method."""
     names, time = [m.label for m in methods], clock(methods)
-    values = np.array([versus.of_runs(m, time.a_round).mean for m in methods])
+    values = np.array([method_tables.of_runs(m, time.a_round).mean for m in methods])
     title = f"{time.name.capitalize()} a round, mean"
     layer = plots.Layer("seconds", values, Fill.of(0))
     return Drawing(title, plots.lying_bars(title, f"{time.name} a round", names, [layer]), time.note)
 
 
-def final_accuracy(methods: Sequence[Method]) -> Drawing:
+def final_accuracy(methods: Sequence[MethodRuns]) -> Drawing:
     """Accuracy after the last shared round, arm by arm."""
     end = last_shared_round(methods)
-    found = [versus.of_runs(m, accuracy_after(end)) for m in methods]
+    found = [method_tables.of_runs(m, accuracy_after(end)) for m in methods]
     title = f"Accuracy after round {end}"
     axis, names, at = places([m.label for m in methods])
     svg = charts.values(title, "accuracy (%)", axis, names, at, [charts.Series("accuracy", at, found)])
@@ -87,7 +87,7 @@ def final_accuracy(methods: Sequence[Method]) -> Drawing:
 def across(result: StudyResult) -> dict[str, Drawing]:
     """The accuracy over a study's parts by scene, where the parts are steps of one quantity."""
     whole = any(scene.finished for scene in result.scenes)  # a part under way would drag the last shared round down
-    parts: dict[str, dict[str, Sequence[Method]]] = {}
+    parts: dict[str, dict[str, Sequence[MethodRuns]]] = {}
     for scene in result.scenes:
         if result.study.across and (scene.finished or not whole):
             parts.setdefault(scene.scene, {})[scene.part.title] = scene.methods
@@ -95,7 +95,7 @@ def across(result: StudyResult) -> dict[str, Drawing]:
     return {scene: drawing for scene, drawing in drawn.items() if drawing is not None}
 
 
-def accuracy_across(parts: Mapping[str, Sequence[Method]]) -> Drawing | None:
+def accuracy_across(parts: Mapping[str, Sequence[MethodRuns]]) -> Drawing | None:
     """Accuracy after the last shared round over the titles of a study's parts, a line an arm; None for one part."""
     shown = {title: methods for title, methods in parts.items() if methods}
     if len(shown) < 2:
@@ -105,7 +105,7 @@ def accuracy_across(parts: Mapping[str, Sequence[Method]]) -> Drawing | None:
     lines = []
     for label in dict.fromkeys(method.label for methods in shown.values() for method in methods):
         own = [(x, m) for x, methods in zip(at, shown.values(), strict=True) for m in methods if m.label == label]
-        found = [versus.of_runs(method, accuracy_after(end)) for _, method in own]
+        found = [method_tables.of_runs(method, accuracy_after(end)) for _, method in own]
         lines.append(charts.Series(label, [x for x, _ in own], found))
     title = f"Accuracy after round {end}" + (f" by {axis}" if axis else "")
     svg = charts.values(title, "accuracy (%)", axis, names, at, lines)
@@ -122,7 +122,7 @@ def places(labels: Sequence[str]) -> tuple[str, list[str], list[float]]:
     return "", list(labels), [float(place) for place in range(len(labels))]
 
 
-def minimum_ev(methods: Sequence[Method]) -> Drawing | None:
+def minimum_ev(methods: Sequence[MethodRuns]) -> Drawing | None:
     """The lowest mean EV so far, round by round."""
 
     def lowest(run: RunData) -> Numbers:
@@ -133,7 +133,7 @@ def minimum_ev(methods: Sequence[Method]) -> Drawing | None:
     return over_rounds(methods, "Minimum mean EV", "mean EV", lowest, caption)
 
 
-def ev_accuracy(methods: Sequence[Method]) -> Drawing | None:
+def ev_accuracy(methods: Sequence[MethodRuns]) -> Drawing | None:
     """Mean EV against accuracy, a line a method through its rounds in their order."""
     curves: list[plots.Curve | None] = []
     for method in methods:
@@ -150,7 +150,7 @@ def ev_accuracy(methods: Sequence[Method]) -> Drawing | None:
     return Drawing(title, svg, caption)
 
 
-def labelled_share(methods: Sequence[Method]) -> Drawing | None:
+def labelled_share(methods: Sequence[MethodRuns]) -> Drawing | None:
     """Accuracy at the end of each cycle over the labelled share, smoothed."""
     curves: list[plots.Curve | None] = []
     for method in methods:
@@ -176,13 +176,13 @@ def share_labelled(run: RunData) -> Numbers:
     return np.array([p["labeled"] / max(1, sum(p.values())) for p in pools], dtype=np.float64)
 
 
-def roles_by_classes(methods: Sequence[Method]) -> Drawing | None:
+def roles_by_classes(methods: Sequence[MethodRuns]) -> Drawing | None:
     """Ten clients by classes, in logarithmic shades."""
     found = held_drawing(methods[0].first, ROLES)
     return Drawing(*found) if found else None
 
 
-FIGURES: dict[str, Callable[[Sequence[Method]], Drawing | None]] = {
+FIGURES: dict[str, Callable[[Sequence[MethodRuns]], Drawing | None]] = {
     "accuracy-cost": accuracy_cost,
     "inference-cost": inference_cost,
     "seconds-a-round": seconds_a_round,

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from chase.report import versus
+from chase.report import method_tables
 from chase.report.clients import client_accuracies
-from chase.report.runs import Method, RunData, clock
+from chase.report.runs import MethodRuns, RunData, clock
 from chase.report.statistics import OfRun, accuracy_after
 from chase.report.tables import number
 from chase.studies import paper
@@ -21,7 +21,7 @@ BY_EV = frozenset({"ev", "chase"})
 
 def findings(result: SceneResult) -> list[str]:
     """What was found in a scene, in sentences; it says so where nothing can be said yet."""
-    said = list(versus.findings(result.methods, result.part.against)) if result.methods else []
+    said = list(method_tables.findings(result.methods, result.part.against)) if result.methods else []
     planned = {job.arm for job in result.jobs}
     against = result.part.against
     if against and against not in planned:
@@ -43,7 +43,7 @@ def paper_findings(result: SceneResult) -> list[str]:
     for method in result.methods:
         theirs = paper.accuracy(result.data, result.papers.get(method.label, ""))
         if theirs and not why_not(result, method.label):
-            ours = versus.of_runs(method, accuracy_after(reached[-1])).mean
+            ours = method_tables.of_runs(method, accuracy_after(reached[-1])).mean
             parts.append(f"{method.label}: {ours:.1f} % against {theirs[reached[-1]]:.1f} %")
     return [f"Ours against the paper's after round {reached[-1]}. {'; '.join(parts)}."] if parts else []
 
@@ -86,7 +86,7 @@ def cost_findings(result: SceneResult) -> list[str]:
     methods, figures, said = result.methods, set(result.part.figures), []
     if len(methods) < 2:
         return []
-    base = versus.baseline(methods, result.part.against) or methods[0]
+    base = method_tables.baseline(methods, result.part.against) or methods[0]
     time = clock(methods)
     if figures & {"accuracy-cost", "seconds-a-round"}:
         said.append(times_of(f"{time.name.capitalize()} a round", methods, base, time.a_round, 2))
@@ -96,9 +96,9 @@ def cost_findings(result: SceneResult) -> list[str]:
     return said
 
 
-def times_of(what: str, methods: Sequence[Method], base: Method, of_run: OfRun, digits: int) -> str:
+def times_of(what: str, methods: Sequence[MethodRuns], base: MethodRuns, of_run: OfRun, digits: int) -> str:
     """``What (times A): A: 2.0; B: 1.0 (0.50)``: means over seeds, and how many times the base's that is."""
-    means = {method.label: versus.of_runs(method, of_run).mean for method in methods}
+    means = {method.label: method_tables.of_runs(method, of_run).mean for method in methods}
     unit = means[base.label]
     parts = [
         f"{label}: {number(mean, digits)}" + (f" ({mean / unit:.2f})" if unit > 0 and label != base.label else "")

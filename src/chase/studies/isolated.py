@@ -1,12 +1,12 @@
 """Federation against every client alone."""
 
-from chase.studies.study import Arm, Part, Study, scenes
+from chase.studies.study import Arm, Study, StudyPart, scenes
 
 STUDY = Study(
     "isolated",
     "CHASe in a federation against CHASe in every client alone, MNIST, CIFAR-10 (ReCo)",
     (
-        Part(
+        StudyPart(
             scenes("mnist", "cifar10", behaviour="ReCo"),
             (
                 Arm("federation", {"strategy": "chase"}, "CHASe"),

@@ -19,9 +19,9 @@ from pathlib import Path
 from typing import IO
 
 from chase.core.errors import ChaseError, RunDirectoryError
-from chase.experiment import Experiment, stop_reason
-from chase.record import MAY_CHANGE, read_jsonl
-from chase.studies.plan import Job, read_plan
+from chase.run.experiment import Experiment, stop_reason
+from chase.run.record import MAY_CHANGE, read_jsonl
+from chase.studies.plan import StudyJob, read_plan
 
 ORPHANED = 3
 TRIES = 4
@@ -101,7 +101,7 @@ def failure(directory: Path, name: str) -> str:
     return path.read_text(encoding="utf-8") if path.is_file() and not running else ""
 
 
-def is_done(directory: Path, job: Job) -> bool:
+def is_done(directory: Path, job: StudyJob) -> bool:
     """Whether a job has nothing left to do; one that was exported when it was finished has not either."""
     where = directory / job.name
     if not (where / "settings.toml").is_file():
@@ -118,7 +118,7 @@ def put_aside(where: Path) -> None:
     where.rename(aside)
 
 
-def open_job(directory: Path, job: Job) -> Experiment | None:
+def open_job(directory: Path, job: StudyJob) -> Experiment | None:
     """The run to begin or to go on with; None when it is finished."""
     if is_done(directory, job):
         return None

@@ -1,6 +1,6 @@
 """The weight of the alignment loss."""
 
-from chase.studies.study import Arm, Part, Study, scenes
+from chase.studies.study import Arm, Study, StudyPart, scenes
 
 VALUES = (0.0, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0)
 IN_TABLES = (0.0, 0.1, 1.0)
@@ -10,7 +10,7 @@ STUDY = Study(
     "mu",
     "CHASe with mu from 0 to 1 on MNIST, CIFAR-10 (ReCo)",
     (
-        Part(
+        StudyPart(
             scenes("mnist", "cifar10", behaviour="ReCo"),
             tuple(
                 Arm(f"mu = {mu:g}", {"strategy": "chase", "mu": mu}, f"mu = {mu:g}" if mu in IN_TABLES else "")

@@ -17,9 +17,9 @@ from typing import Any
 from chase import settings as settings_room
 from chase.core.errors import RunDirectoryError, SettingsError, unknown
 from chase.core.messages import FORMAT
-from chase.record import MAY_CHANGE, write_atomically
+from chase.run.record import MAY_CHANGE, write_atomically
 from chase.settings import Settings
-from chase.studies.study import Part, Scene, Study
+from chase.studies.study import Scene, Study, StudyPart
 
 SUFFIX = ".study.json"
 ENDS = frozenset({"target_accuracy", "total_budget"})
@@ -42,7 +42,7 @@ class Options:
 
 
 @dataclass(frozen=True)
-class Job:
+class StudyJob:
     """One run of a study."""
 
     name: str
@@ -57,7 +57,7 @@ class Job:
     """A digest of the scene's settings without the arm's: all jobs of a scene have the same."""
 
 
-def plan(study: Study, options: Options) -> list[Job]:
+def plan(study: Study, options: Options) -> list[StudyJob]:
     """All jobs, in the order in which they run: scene by scene, and all arms of one seed before the next."""
     stems = [Path(preset).stem for preset in dict.fromkeys(options.data)]
     for stem in stems:
@@ -73,14 +73,14 @@ def plan(study: Study, options: Options) -> list[Job]:
     for key in options.changes:
         if key in varied:
             raise SettingsError(f"--set {key}=... does not fit study {study.name}: its arms differ in {key}")
-    jobs: dict[tuple[int, str, str], Job] = {}
+    jobs: dict[tuple[int, str, str], StudyJob] = {}
     for number, part in enumerate(parts):
         for job in plan_part(number, part, options):
             jobs.setdefault((number, job.arm, job.name), job)
     return list(jobs.values())
 
 
-def plan_part(number: int, part: Part, options: Options) -> list[Job]:
+def plan_part(number: int, part: StudyPart, options: Options) -> list[StudyJob]:
     """The jobs of one part."""
     return [
         make_job(number, scene, arm.label, arm.changes, seed, options)
@@ -91,7 +91,9 @@ def plan_part(number: int, part: Part, options: Options) -> list[Job]:
     ]
 
 
-def make_job(number: int, scene: Scene, arm: str, arm_changes: Mapping[str, Any], seed: int, options: Options) -> Job:
+def make_job(
+    number: int, scene: Scene, arm: str, arm_changes: Mapping[str, Any], seed: int, options: Options
+) -> StudyJob:
     """One job: the preset, the scene, the user's wishes and the arm, each on top of the one before."""
     given: dict[str, Any] = {"engine": "inprocess", "seed": seed}
     if options.rounds:
@@ -106,7 +108,7 @@ def make_job(number: int, scene: Scene, arm: str, arm_changes: Mapping[str, Any]
     label = Scene(scene.preset, {**scene.changes, **decisive}).label
     if options.scale != 1.0:
         label += f", {100 * options.scale:g} % of the data"
-    return Job(job_name(scene.preset, arm, chosen), number, label, arm, chosen, preset, base)
+    return StudyJob(job_name(scene.preset, arm, chosen), number, label, arm, chosen, preset, base)
 
 
 def digest(settings: Settings) -> str:
@@ -123,12 +125,12 @@ def job_name(preset: str, arm: str, settings: Settings) -> str:
 
 
 @dataclass(frozen=True)
-class Plan:
+class StudyPlan:
     """The jobs of one study in a directory."""
 
     study: str
     path: Path
-    jobs: Sequence[Job]
+    jobs: Sequence[StudyJob]
 
     @property
     def directory(self) -> Path:
@@ -141,7 +143,7 @@ def plan_file(directory: Path, study: str) -> Path:
     return directory / f"{study}{SUFFIX}"
 
 
-def write_plan(directory: Path, study: str, jobs: Sequence[Job]) -> Plan:
+def write_plan(directory: Path, study: str, jobs: Sequence[StudyJob]) -> StudyPlan:
     """Remember jobs, beside those that the directory knows already for this study.
 
     Jobs that would stand in a scene of other settings, because a file was edited or another has its name, are refused.
@@ -158,41 +160,41 @@ def write_plan(directory: Path, study: str, jobs: Sequence[Job]) -> Plan:
     known |= {place_of(job): job for job in jobs}
     body = {"format": FORMAT, "study": study, "jobs": [_to_json(job) for job in known.values()]}
     write_atomically(path, json.dumps(body, indent=1).encode())
-    return Plan(study, path, list(known.values()))
+    return StudyPlan(study, path, list(known.values()))
 
 
-def place_of(job: Job) -> tuple[int, str, str, int]:
+def place_of(job: StudyJob) -> tuple[int, str, str, int]:
     """What a job stands for in its study."""
     return job.part, job.scene, job.arm, job.settings.seed
 
 
-def _to_json(job: Job) -> dict[str, Any]:
+def _to_json(job: StudyJob) -> dict[str, Any]:
     plain = {"name": job.name, "part": job.part, "scene": job.scene, "arm": job.arm}
     plain |= {"preset": job.preset, "base": job.base}
     return plain | {"settings": job.settings.model_dump(exclude_defaults=True)}
 
 
-def read_plan(path: Path) -> Plan:
+def read_plan(path: Path) -> StudyPlan:
     """The study that a file remembers."""
     try:
         body = json.loads(path.read_text(encoding="utf-8"))
         if body["format"] != FORMAT:
             raise RunDirectoryError(f"{path} has format {body['format']}, this version reads {FORMAT}")
         jobs = [_from_json(entry, path.parent) for entry in body["jobs"]]
-        return Plan(str(body["study"]), path, jobs)
+        return StudyPlan(str(body["study"]), path, jobs)
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise RunDirectoryError(f"{path} cannot be read: {error}") from None
 
 
-def _from_json(entry: Mapping[str, Any], directory: Path) -> Job:
+def _from_json(entry: Mapping[str, Any], directory: Path) -> StudyJob:
     chosen = settings_room.from_mapping(entry["settings"]).resolved()
     name, scene, arm = (str(entry[key]) for key in ("name", "scene", "arm"))
     preset, base = (str(entry.get(key, "")) for key in ("preset", "base"))
     if (directory / preset).is_file():  # an exported plan has its files beside it
         preset = str(directory / preset)
-    return Job(name, int(entry["part"]), scene, arm, chosen, preset, base)
+    return StudyJob(name, int(entry["part"]), scene, arm, chosen, preset, base)
 
 
-def plans_in(directory: Path) -> list[Plan]:
+def plans_in(directory: Path) -> list[StudyPlan]:
     """All studies of a directory."""
     return [read_plan(path) for path in sorted(directory.glob(f"*{SUFFIX}"))]

@@ -12,15 +12,15 @@ import re
 from pathlib import Path
 
 from chase.core.errors import RunDirectoryError
-from chase.record import read_jsonl, write_atomically
-from chase.report import charts, plots, versus
-from chase.report.comparing import difference_curves
+from chase.report import charts, method_tables, plots
+from chase.report.comparison_section import difference_curves
 from chase.report.export import to_markdown, write_table
-from chase.report.files import SUFFIXES, remove_others
 from chase.report.runs import Quantity, accuracy, clock, metric
 from chase.report.sections import round_numbers
 from chase.report.style import GRID, INK, PAPER
-from chase.report.tables import Table, versions
+from chase.report.table_files import SUFFIXES, remove_others
+from chase.report.tables import ReportTable, versions
+from chase.run.record import read_jsonl, write_atomically
 from chase.settings import from_mapping, presets, read_file, to_toml
 from chase.studies.figures import FIGURES, Drawing, across
 from chase.studies.findings import findings, unfinished
@@ -105,7 +105,7 @@ def scene_figures(scene: SceneResult) -> dict[str, Drawing]:
     draw("labels", "Accuracy over labels", "labels given by people", metric("labels"), merge=0.005)
     time = clock(methods)
     draw("time", "Accuracy over time", f"{time.name} since the start", time.elapsed)
-    base = versus.baseline(methods, scene.part.against)
+    base = method_tables.baseline(methods, scene.part.against)
     curves = difference_curves(methods, base) if base is not None else []
     if base is not None and any(c is not None for c in curves):
         title = f"Accuracy minus that of {base.label}"
@@ -159,12 +159,12 @@ def in_short(studies: list[tuple[Path, StudyResult]], root: Path) -> str:
     rows = []
     for place, result in studies:
         for scene in result.scenes:
-            base = versus.baseline(scene.methods, scene.part.against) if scene.methods else None
+            base = method_tables.baseline(scene.methods, scene.part.against) if scene.methods else None
             if base is not None:
-                for row in versus.brief(scene.methods, base):
+                for row in method_tables.brief(scene.methods, base):
                     rows.append([name_of(result, place, root), scene.scene, *row])
     columns = ("study", "data", "method", "against", "rounds", "points", "verdict", "area, points", "verdict on it")
-    table = Table(columns, rows, text_columns=4, words=frozenset({6, 8}))
+    table = ReportTable(columns, rows, text_columns=4, words=frozenset({6, 8}))
     return "## In short\n\n" + to_markdown(table) if rows else ""
 
 
@@ -220,7 +220,9 @@ def study_text(scene: SceneResult, place: Path, root: Path, written: set[Path]) 
         shown.append((drawn.title, f"![{drawn.title}, {scene.title}]({file.relative_to(root).as_posix()})"))
         captions += [f"{drawn.title}: {drawn.caption}"] if drawn.caption else []
     for pair in (shown[i : i + 2] for i in range(0, len(shown), 2)):  # side by side
-        lines.append(to_markdown(Table([title for title, _ in pair], [[image for _, image in pair]], text_columns=2)))
+        lines.append(
+            to_markdown(ReportTable([title for title, _ in pair], [[image for _, image in pair]], text_columns=2))
+        )
     lines += [" ".join(captions), ""] if captions else []
     for name, table in tables_of(scene).items():
         written.update(write_table(table, place / "tables" / f"{scene.key}-{name}.csv"))
@@ -235,8 +237,8 @@ def table_note(name: str, scene: SceneResult) -> str:
     """What must be said below a table, by its name."""
     notes = {
         "cost": clock(scene.methods).note,
-        "by-round": versus.BY_ROUND,
-        "to-reach": versus.REACHED,
+        "by-round": method_tables.BY_ROUND,
+        "to-reach": method_tables.REACHED,
         "paper": " ".join(paper_notes(scene)),
         "time-paper": "The paper's minutes are of its authors' GPU: compare the ratios.",
     }

@@ -10,10 +10,10 @@ from typing import Any
 
 from chase import settings as settings_room
 from chase.core.errors import ChaseError
-from chase.record import MAY_CHANGE
-from chase.studies.plan import LEAST_TESTED, TESTED, Job
+from chase.run.record import MAY_CHANGE
+from chase.studies.plan import LEAST_TESTED, TESTED, StudyJob
 from chase.studies.results import StudyResult
-from chase.studies.study import Part, Scene
+from chase.studies.study import Scene, StudyPart
 
 GIVEN = MAY_CHANGE | {"seed", "engine", "data_dir", "data_share"}
 """Settings that other options give, or that decide no result."""
@@ -21,7 +21,7 @@ GIVEN = MAY_CHANGE | {"seed", "engine", "data_dir", "data_share"}
 
 def commands(result: StudyResult, out: str) -> list[str]:
     """One command for all jobs that differ only in data, arm and seed."""
-    groups: dict[tuple[int, float, str], list[Job]] = {}
+    groups: dict[tuple[int, float, str], list[StudyJob]] = {}
     for scene in result.scenes:
         for job in scene.jobs:
             settings = job.settings
@@ -48,25 +48,25 @@ def commands(result: StudyResult, out: str) -> list[str]:
     return lines
 
 
-def preset_of(job: Job) -> str:
+def preset_of(job: StudyJob) -> str:
     """The preset that a job began with; where its plan does not say, a scene's name begins with it."""
     return job.preset or job.scene.partition(",")[0]
 
 
-def named(job: Job, out: str) -> str:
+def named(job: StudyJob, out: str) -> str:
     """The preset as it is typed; a file stands in the exported directory."""
     preset = preset_of(job)
     return preset if preset in settings_room.presets() else f"{out}/{Path(preset).name}"
 
 
-def changes_of(job: Job, part: Part) -> dict[str, Any]:
+def changes_of(job: StudyJob, part: StudyPart) -> dict[str, Any]:
     """The settings that a user changed: what neither the preset, nor the scene, nor the arm explains."""
     arm = next((arm for arm in part.arms if arm.label == job.arm), None)
     found = [changes_from(job, scene, arm.changes) for scene in part.on((preset_of(job),)).scenes] if arm else []
     return min(found, key=len, default={})
 
 
-def changes_from(job: Job, scene: Scene, arm: Mapping[str, Any]) -> dict[str, Any]:
+def changes_from(job: StudyJob, scene: Scene, arm: Mapping[str, Any]) -> dict[str, Any]:
     """The settings in which a job departs from an arm in a scene; nothing where the preset is not at hand."""
     try:
         plain = settings_room.load(scene.preset, {**scene.changes, **arm})

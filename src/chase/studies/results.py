@@ -7,12 +7,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from chase.core.errors import RunDirectoryError
-from chase.experiment import stop_reason
-from chase.report.runs import Method, RunData, is_run, read_run
+from chase.report.runs import MethodRuns, RunData, is_run, read_run
+from chase.run.experiment import stop_reason
 from chase.settings import Settings
 from chase.studies.catalog import STUDIES
-from chase.studies.plan import Job, Plan, plans_in
-from chase.studies.study import Part, Study
+from chase.studies.plan import StudyJob, StudyPlan, plans_in
+from chase.studies.study import Study, StudyPart
 
 
 def key_of(*words: str) -> str:
@@ -25,10 +25,10 @@ class SceneResult:
     """The arms of one part in one scene."""
 
     study: Study
-    part: Part
+    part: StudyPart
     scene: str
-    jobs: Sequence[Job]
-    methods: Sequence[Method]
+    jobs: Sequence[StudyJob]
+    methods: Sequence[MethodRuns]
     """Arms that have a finished round, in the order of the study."""
     finished: frozenset[str] = frozenset()
     """The names of the jobs that have nothing left to do."""
@@ -76,14 +76,14 @@ class StudyResult:
         return f"{self.done} of {self.jobs} jobs are finished"
 
 
-def read_study(plan: Plan) -> StudyResult:
+def read_study(plan: StudyPlan) -> StudyResult:
     """The runs of a study as they stand."""
     study = STUDIES.get(plan.study)
     if study is None:
         raise RunDirectoryError(f"{plan.path} is of a study '{plan.study}' that this version does not know")
     runs = {job.name: run_of(plan, job) for job in plan.jobs if is_run(plan.directory / job.name)}
     finished = {job.name: job.name in runs and has_ended(runs[job.name], job.settings) for job in plan.jobs}
-    groups: dict[tuple[int, str], list[Job]] = {}
+    groups: dict[tuple[int, str], list[StudyJob]] = {}
     for job in plan.jobs:
         groups.setdefault((job.part, job.scene), []).append(job)
     scenes = []
@@ -96,7 +96,7 @@ def read_study(plan: Plan) -> StudyResult:
             own = [runs[j.name] for j in jobs if j.arm == arm.label and j.name in runs and finished[j.name] >= whole]
             own = [run for run in own if run.metrics]
             if own:
-                methods.append(Method(arm.label, sorted(own, key=lambda run: run.seed)))
+                methods.append(MethodRuns(arm.label, sorted(own, key=lambda run: run.seed)))
         names = frozenset(job.name for job in jobs if finished[job.name])
         scenes.append(SceneResult(study, part, scene, jobs, methods, names))
     return StudyResult(study, scenes, sum(finished.values()), len(finished))
@@ -107,7 +107,7 @@ def has_ended(run: RunData, settings: Settings) -> bool:
     return bool(stop_reason(settings, [dict(line) for line in run.metrics[-1:]]))
 
 
-def run_of(plan: Plan, job: Job) -> RunData:
+def run_of(plan: StudyPlan, job: StudyJob) -> RunData:
     """A job's run up to the rounds that the study wants: another study may have run it for longer."""
     run, rounds = read_run(plan.directory / job.name), job.settings.rounds
     if len(run.metrics) <= rounds:

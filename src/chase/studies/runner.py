@@ -17,10 +17,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from chase.core.errors import RunDirectoryError
-from chase.record import read_jsonl, write_atomically
+from chase.run.record import read_jsonl, write_atomically
 from chase.studies.estimate import seconds_a_round
 from chase.studies.job import failure_of, is_done, locked, log_of
-from chase.studies.plan import Job, Plan
+from chase.studies.plan import StudyJob, StudyPlan
 
 POLL = 0.5
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
@@ -30,7 +30,7 @@ ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_
 class Progress:
     """How far one job is."""
 
-    job: Job
+    job: StudyJob
     expected: float
     """Seconds a round by the estimate."""
     state: str = "waiting"
@@ -82,7 +82,7 @@ def seconds_left(jobs: Sequence[Progress], workers: int) -> float:
     return pace * max(sum(p.left for p in jobs) / workers, max((p.left for p in jobs), default=0.0))
 
 
-def look(plan: Plan, jobs: Sequence[Job]) -> list[Progress]:
+def look(plan: StudyPlan, jobs: Sequence[StudyJob]) -> list[Progress]:
     """Where each job stands; the same run in two parts of a study is one job."""
     once = {job.name: job for job in jobs}
     found = []
@@ -102,7 +102,7 @@ def look(plan: Plan, jobs: Sequence[Job]) -> list[Progress]:
 class Running:
     """A job's process and its log."""
 
-    def __init__(self, plan: Plan, progress: Progress) -> None:
+    def __init__(self, plan: StudyPlan, progress: Progress) -> None:
         self.progress = progress
         self._log = log_of(plan.directory, progress.job.name)
         self._log.parent.mkdir(parents=True, exist_ok=True)
@@ -143,7 +143,7 @@ def held(directory: Path, study: str) -> AbstractContextManager[None]:
 
 
 def run_jobs(
-    plan: Plan, jobs: Sequence[Progress], workers: int, on_change: Callable[[Sequence[Progress]], None]
+    plan: StudyPlan, jobs: Sequence[Progress], workers: int, on_change: Callable[[Sequence[Progress]], None]
 ) -> None:
     """Run what is not done, in order, ``workers`` at a time; a job that fails does not stop the others.
 

@@ -1,12 +1,12 @@
 """Next-character prediction by speaking role."""
 
-from chase.studies.study import RANDOM, Arm, Part, Study, scenes
+from chase.studies.study import RANDOM, Arm, Study, StudyPart, scenes
 
 STUDY = Study(
     "shakespeare",
     "random, entropy, and CHASe with mu 0 and 0.3 on Shakespeare by role; classes by role (ReCo)",
     (
-        Part(
+        StudyPart(
             scenes("shakespeare", behaviour="ReCo"),
             (
                 RANDOM,

@@ -50,7 +50,7 @@ def said(key: str, value: Any) -> str:
 
 
 @dataclass(frozen=True)
-class Part:
+class StudyPart:
     """Arms that are compared with each other, scene by scene."""
 
     scenes: tuple[Scene, ...]
@@ -61,14 +61,14 @@ class Part:
     figures: tuple[str, ...] = ()
     """Figures beyond those that every report has, by name."""
 
-    def on(self, presets: tuple[str, ...]) -> Part:
+    def on(self, presets: tuple[str, ...]) -> StudyPart:
         """The same part on other data, under the circumstances that it knows for that data or else in general."""
         chosen: dict[str, Scene] = {}
         for preset in presets:
             own = [scene for scene in self.scenes if scene.preset == preset]
             for scene in own or [Scene(preset, scene.changes) for scene in self.scenes]:
                 chosen.setdefault(scene.label, scene)
-        return Part(tuple(chosen.values()), self.arms, self.title, self.against, self.figures)
+        return StudyPart(tuple(chosen.values()), self.arms, self.title, self.against, self.figures)
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ class Study:
 
     name: str
     about: str
-    parts: tuple[Part, ...]
+    parts: tuple[StudyPart, ...]
     note: str = ""
     """What a reader of the results must know."""
     across: bool = False

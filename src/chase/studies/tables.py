@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from chase.record import MAY_CHANGE
-from chase.report import versus
-from chase.report.files import comparison_tables
-from chase.report.runs import Method, clock
+from chase.report import method_tables
+from chase.report.runs import MethodRuns, clock
 from chase.report.statistics import accuracy_after, interval, last_shared_round, paired
-from chase.report.tables import NONE, Table, number, said
+from chase.report.table_files import comparison_tables
+from chase.report.tables import NONE, ReportTable, number, said
+from chase.run.record import MAY_CHANGE
 from chase.settings import load, presets
 from chase.studies import paper
 from chase.studies.results import SceneResult
 
 
-def tables_of(result: SceneResult) -> dict[str, Table]:
+def tables_of(result: SceneResult) -> dict[str, ReportTable]:
     """The tables of a scene by a name for their files."""
-    found: dict[str, Table | None] = {
+    found: dict[str, ReportTable | None] = {
         **comparison_tables(result.methods, result.part.against),
         "paper": paper_table(result),
         "variants-paper": variant_table(result),
@@ -24,7 +24,7 @@ def tables_of(result: SceneResult) -> dict[str, Table]:
     return {name: table for name, table in found.items() if table is not None and table.rows}
 
 
-def paper_table(result: SceneResult) -> Table | None:
+def paper_table(result: SceneResult) -> ReportTable | None:
     """Our accuracies and, below each, the paper's, at the paper's rounds; None where the paper has none."""
     rows, known = [], False
     if last_shared_round(result.methods) < paper.ROUNDS[0]:
@@ -32,13 +32,16 @@ def paper_table(result: SceneResult) -> Table | None:
     for method in result.methods:
         theirs = paper.accuracy(result.data, result.papers.get(method.label, "")) if result.beside_paper else {}
         known = known or bool(theirs)
-        ours = [versus.with_interval(versus.of_runs(method, accuracy_after(r)).within(0, 100)) for r in paper.ROUNDS]
+        ours = [
+            method_tables.with_interval(method_tables.of_runs(method, accuracy_after(r)).within(0, 100))
+            for r in paper.ROUNDS
+        ]
         rows.append([method.label, "ours", *ours])
         if theirs:
             whose = "paper, not comparable" if why_not(result, method.label) else "paper"
             rows.append([method.label, whose, *(number(theirs[r], 1) for r in paper.ROUNDS)])
     columns = ("accuracy, %, after round", "whose", *(str(r) for r in paper.ROUNDS))
-    return Table(columns, rows, "Accuracy beside the paper", text_columns=2) if known else None
+    return ReportTable(columns, rows, "Accuracy beside the paper", text_columns=2) if known else None
 
 
 def why_not(result: SceneResult, label: str) -> str:
@@ -46,7 +49,7 @@ def why_not(result: SceneResult, label: str) -> str:
     return paper.NOT_COMPARABLE.get((result.data, result.papers.get(label, "")), "")
 
 
-def variant_table(result: SceneResult) -> Table | None:
+def variant_table(result: SceneResult) -> ReportTable | None:
     """Number-class minus EV, ours paired by seed and the paper's; None where either is missing."""
     by_label = {method.label: method for method in result.methods}
     theirs = paper.NUMBER_CLASS_MINUS_EV.get(result.data)
@@ -54,10 +57,12 @@ def variant_table(result: SceneResult) -> Table | None:
         return None
     own = {r: interval(paired(by_label["number-class"], by_label["EV"], accuracy_after(r))) for r in theirs}
     rows = [
-        ["ours", *(versus.with_interval(own[r], 2, signed=True) for r in theirs)],
+        ["ours", *(method_tables.with_interval(own[r], 2, signed=True) for r in theirs)],
         ["paper", *(f"{value:+.1f}" if value else "0.0" for value in theirs.values())],
     ]
-    return Table(("number-class minus EV, points, after round", *map(str, theirs)), rows, "Number-class beside EV")
+    return ReportTable(
+        ("number-class minus EV, points, after round", *map(str, theirs)), rows, "Number-class beside EV"
+    )
 
 
 def paper_notes(result: SceneResult) -> list[str]:
@@ -102,16 +107,16 @@ def departures(result: SceneResult) -> list[str]:
     ]
 
 
-def minutes_table(result: SceneResult) -> Table | None:
+def minutes_table(result: SceneResult) -> ReportTable | None:
     """Seconds a round as multiples of FedRandom's, ours and the paper's; None where there is nothing to compare."""
-    base = versus.baseline(result.methods, "FedRandom")
+    base = method_tables.baseline(result.methods, "FedRandom")
     if base is None or base.label != "FedRandom" or result.data != "cifar10" or not result.beside_paper:
         return None
 
     time = clock(result.methods)
 
-    def seconds(method: Method) -> float:
-        return versus.of_runs(method, time.a_round).mean
+    def seconds(method: MethodRuns) -> float:
+        return method_tables.of_runs(method, time.a_round).mean
 
     rows = []
     for method in result.methods:
@@ -127,4 +132,4 @@ def minutes_table(result: SceneResult) -> Table | None:
         )
     ours = f"{time.name} a round, ours"
     columns = ("method", ours, "times FedRandom", "minutes a round, paper", "times FedRandom, paper")
-    return Table(columns, rows, "Time beside the paper")
+    return ReportTable(columns, rows, "Time beside the paper")

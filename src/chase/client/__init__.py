@@ -1,0 +1,1 @@
+"""A client: its state and its turn."""

@@ -1,0 +1,172 @@
+"""The first step of a turn: which samples the client asks about."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import torch
+
+from chase.acquisition.pool_view import Models, PoolView, Which
+from chase.annotation.annotator import Question
+from chase.client.context import ClientContext, Costs
+from chase.client.state import ClientState
+from chase.core.errors import SettingsError
+from chase.core.messages import RoundOrder
+from chase.core.pools import SampleIds, is_in
+from chase.core.randomness import rng
+from chase.core.weights import Arrays, Weights
+from chase.learning import training
+from chase.learning.inference import logits
+from chase.learning.loss_prediction import loss_extras
+from chase.models.catalog import build
+from chase.models.net import get_weights, set_weights
+from chase.settings import Settings
+
+BEFORE = "before."
+"""Prefix of the weights of the local model before the last, among a state's extras."""
+THOUGHTS = 3
+"""How many classes a person is told that the model thought of."""
+ALONE_UNTIL = 0.99
+"""A local-only model is trained until it classifies this share of its labelled samples rightly."""
+
+
+def candidates(state: ClientState, settings: Settings) -> SampleIds:
+    """What may be asked for: the watched samples that are still unlabelled, or the whole unlabelled pool.
+
+    Only watched samples have a fresh EV, so EV strategies and subset sampling choose among those. A client
+    that has watched nothing yet (it had no labels to train with) chooses among all.
+    """
+    among_watched = "label_changes" in settings.needs or settings.subset
+    if among_watched and state.watched.size:
+        return state.watched[is_in(state.watched, state.pools.unlabeled)]
+    return state.pools.unlabeled
+
+
+def choose(
+    context: ClientContext, state: ClientState, order: RoundOrder, costs: Costs
+) -> tuple[ClientState, list[Question]]:
+    """Select what to ask for; nothing in a client's first turn or off its calendar."""
+    due = order.phase == "select" or (order.phase == "turn" and context.behaviour.asks(state.turn))
+    room = context.behaviour.budget - state.pools.asked.size
+    pool_ids = candidates(state, context.settings)
+    if not due or state.turn == 0 or room <= 0 or pool_ids.size == 0:
+        return state, []
+    with costs.stopwatch.phase("select"):
+        view = pool_view(context, state, order, pool_ids)
+        draw = rng(order.seed, "select", order.round, context.client)
+        chosen = checked(context.settings.acquisition.select(view, room, draw), view, room, context.settings.strategy)
+        costs.inferences += view.inferences
+        costs.inferred.append(view.ids[view.inferred])
+    scores = dict(zip(view.ids.tolist(), view.scores.tolist(), strict=True)) if view.scores is not None else {}
+    questions = [
+        Question(int(s), order.round, state.turn, context.settings.strategy, int(ev), scores.get(int(s)))
+        for s, ev in zip(chosen, state.ev_of(chosen), strict=True)
+    ]
+    return state.ask(chosen), with_thoughts(context, order, questions, costs) if context.for_people else questions
+
+
+def with_thoughts(context: ClientContext, order: RoundOrder, questions: list[Question], costs: Costs) -> list[Question]:
+    """The questions with the global model's likeliest classes."""
+    if not questions:
+        return questions
+    ids = np.array([q.sample for q in questions])
+    set_weights(context.net, order.weights)
+    probs = logits(context.net, context.samples, context.samples.rows(ids)).softmax(dim=1)
+    chances, classes = probs.topk(min(THOUGHTS, context.num_classes), dim=1)
+    costs.inferences += ids.size
+    costs.inferred.append(ids)
+    return [
+        replace(q, thoughts=tuple((int(c), round(float(p), 4)) for c, p in zip(row, share, strict=True)))
+        for q, row, share in zip(questions, classes.tolist(), chances.tolist(), strict=True)
+    ]
+
+
+def checked(chosen: SampleIds, view: PoolView, budget: int, strategy: str) -> SampleIds:
+    """The choice, if it is one: at most ``budget`` candidates."""
+    if chosen.size > budget:
+        raise SettingsError(f"strategy '{strategy}' chose {chosen.size} samples, but {budget} may be asked for")
+    stray = chosen[~is_in(chosen, view.ids)]
+    if stray.size:
+        raise SettingsError(f"strategy '{strategy}' chose sample {stray[0]}, which is no candidate")
+    return chosen
+
+
+def pool_view(context: ClientContext, state: ClientState, order: RoundOrder, ids: SampleIds) -> PoolView:
+    """The candidates as a strategy may see them."""
+    settings, rows = context.settings, state.at(ids)
+    return PoolView(
+        ids,
+        context.samples,
+        models(context, state, order),
+        label_changes=state.ev[rows],
+        classes_seen=state.seen[rows],
+        labeled_ids=state.pools.labeled,
+        labeled_classes=state.labels_of(state.pools.labeled),
+        num_classes=context.num_classes,
+        model=settings.model,
+    )
+
+
+def models(context: ClientContext, state: ClientState, order: RoundOrder) -> Models:
+    """The weights that the strategy's needs entitle it to; a client that never trained has the global model."""
+    settings = context.settings
+    local = order.weights if state.local_weights is None else state.local_weights
+    weights: dict[Which, Weights] = {"global": order.weights}
+    losses: dict[Which, Arrays] = {}
+    if settings.keeps_local_model:
+        weights["local"] = local
+    if settings.keeps_model_before:
+        weights["before"] = model_before(state) or local
+    elif "before" in settings.needs:
+        weights["before"] = local
+    if "loss_module" in settings.needs:
+        losses = {"global": loss_extras(order.extras), "local": loss_extras(state.extras) or loss_extras(order.extras)}
+    return Models(
+        context.net,
+        weights,
+        losses,
+        train_alone=lambda: train_alone(context, state, order),
+        seed=(order.seed, order.round, context.client),
+    )
+
+
+def model_before(state: ClientState) -> Weights:
+    """The weights of the local model before the last; empty if there is none."""
+    return {name.removeprefix(BEFORE): a for name, a in state.extras.items() if name.startswith(BEFORE)}
+
+
+def train_alone(context: ClientContext, state: ClientState, order: RoundOrder) -> tuple[Weights, int]:
+    """A model trained from the run's first weights on this client's labels alone, and its passes outside training."""
+    settings, labeled = context.settings, state.pools.labeled
+    set_weights(context.net, get_weights(build(context.spec, order.seed)))
+    if labeled.size == 0:
+        return get_weights(context.net), 0
+    job = training.TrainingTask(
+        samples=context.samples,
+        labeled_rows=context.samples.rows(labeled),
+        labels=torch.from_numpy(state.labels_of(labeled)),
+        watched_rows=context.samples.rows(labeled),
+        alignment=None,
+        track=True,
+        seed=order.seed,
+        coordinates=("alone", order.round, context.client),
+    )
+    plan = replace(training_plan(settings), epochs=settings.alone_epochs, mu=0.0, prox=0.0, stop_at=ALONE_UNTIL)
+    outcome = training.train(context.net, job, plan)
+    return get_weights(context.net), outcome.inferences
+
+
+def training_plan(settings: Settings) -> training.TrainingOptions:
+    """How the settings say to train."""
+    return training.TrainingOptions(
+        epochs=settings.local_epochs,
+        batch_size=settings.batch_size,
+        lr=settings.lr,
+        momentum=settings.momentum,
+        weight_decay=settings.weight_decay,
+        mu=settings.mu if settings.aligns else 0.0,
+        prox=settings.prox,
+        device=settings.device,
+        augment=settings.augment,
+    )

@@ -1,0 +1,49 @@
+"""What a client's turn works with, and what it costs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from torch import nn
+
+from chase.annotation.behaviour import Behaviour
+from chase.core.messages import ClientId
+from chase.core.pools import SampleIds
+from chase.core.timing import Stopwatch
+from chase.data.resident import Samples
+from chase.models.catalog import NetSpec
+from chase.settings import Settings
+
+
+@dataclass
+class Costs:
+    """Counts forward passes outside training, and which samples they saw."""
+
+    inferences: int = 0
+    inferred: list[SampleIds] = field(default_factory=list)
+    stopwatch: Stopwatch = field(default_factory=Stopwatch)
+
+    @property
+    def distinct(self) -> int:
+        """Distinct unlabelled samples inferred."""
+        return int(np.unique(np.concatenate(self.inferred)).size) if self.inferred else 0
+
+
+@dataclass(frozen=True)
+class ClientContext:
+    """What a turn works with: settings, samples and a network to fill with weights."""
+
+    client: ClientId
+    settings: Settings
+    samples: Samples
+    net: nn.Module
+    num_classes: int
+    behaviour: Behaviour
+    for_people: bool = False
+    """A person answers: questions then say what the model thinks, at the cost of a pass over each."""
+
+    @property
+    def spec(self) -> NetSpec:
+        """How the network is built."""
+        return NetSpec.of(self.settings.net, self.samples, self.num_classes, self.settings.dropout)

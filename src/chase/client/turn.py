@@ -1,0 +1,135 @@
+"""One client's turn.
+
+Two pure steps, ``choose`` and ``train``, around an annotator who never blocks:
+
+    answers in -> select -> ask -> at-once answers in -> freeze -> awaken -> watch -> train, tracking EV
+
+``Client`` is the thin shell that every engine and every deployment calls. It commits the new state,
+the questions and the update together, keyed by (run, round): a repeated order is answered from
+what was committed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+import numpy as np
+
+from chase.annotation.annotator import Annotator, Question
+from chase.client.choose import choose
+from chase.client.context import ClientContext, Costs
+from chase.client.state import ClientState
+from chase.client.train import train
+from chase.core.errors import ChaseError, ClientError
+from chase.core.messages import ClientId, ClientUpdate, RoundOrder
+from chase.learning.loss_prediction import loss_extras
+
+
+@dataclass(frozen=True)
+class Turn:
+    """What a turn leaves behind; only ``update`` ever leaves the client."""
+
+    update: ClientUpdate
+    state: ClientState
+    questions: tuple[Question, ...]
+    journal: tuple[dict[str, Any], ...] = ()
+    """Lines for selections.jsonl: gathered in simulation only."""
+
+
+class StateStore(Protocol):
+    """Where a client keeps its state; ``commit`` is atomic."""
+
+    def committed(self, run: str, round: int) -> Turn | None:
+        """The turn that was committed for this order, if it was."""
+        ...
+
+    def load(self) -> ClientState:
+        """The last committed state, or the starting one."""
+        ...
+
+    def commit(self, run: str, round: int, turn: Turn) -> None:
+        """Keep the turn."""
+        ...
+
+
+def own_model(context: ClientContext, state: ClientState, order: RoundOrder) -> RoundOrder:
+    """The order as the client takes it: in isolation its own last model stands for the global one."""
+    if context.settings.form != "isolated" or state.local_weights is None:
+        return order
+    return replace(order, weights=state.local_weights, extras=loss_extras(state.extras))
+
+
+class Client:
+    """The shell around the two steps: takes answers in, and commits."""
+
+    def __init__(self, context: ClientContext, annotator: Annotator, store: StateStore) -> None:
+        self.context, self._annotator, self._store = context, annotator, store
+        self._state: ClientState | None = None
+
+    @property
+    def id(self) -> ClientId:
+        """The client's number."""
+        return self.context.client
+
+    @property
+    def state(self) -> ClientState:
+        """The last committed state; questions that were open are filed again when it is first read."""
+        if self._state is None:
+            self._state = self._store.load()
+            self._annotator.ask(open_questions(self._state, self.context.settings.strategy))
+        return self._state
+
+    def take_turn(self, order: RoundOrder) -> Turn:
+        """Answer an order; a repeated one from what was committed."""
+        done = self._store.committed(order.run, order.round)
+        if done is not None:
+            return done
+        costs, state, classes = Costs(), self.state, self.context.num_classes
+        with self._stage(order, "taking in answers"):
+            state = state.take_in(self._annotator.answers(state.turn), classes)
+            overdue = state.overdue(self.context.settings.patience)
+            self._annotator.withdraw(overdue.tolist())
+            state = replace(state, pools=state.pools.give_back(overdue))
+            order = own_model(self.context, state, order)
+        with self._stage(order, "selection"):
+            state, questions = choose(self.context, state, order, costs)
+        with self._stage(order, "asking"):
+            self._annotator.ask(questions)
+            state = state.take_in(self._annotator.answers(state.turn), classes)
+        with self._stage(order, "training"):
+            state, update = train(self.context, state, order, costs)
+        turn = Turn(update, state, tuple(questions), self._journal(questions, state))
+        with self._stage(order, "saving"):
+            self._store.commit(order.run, order.round, turn)
+        self._state = state
+        return turn
+
+    def _journal(self, questions: list[Question], state: ClientState) -> tuple[dict[str, Any], ...]:
+        lines = []
+        for q in questions:
+            label = int(state.labels_of(np.array([q.sample]))[0])
+            line: dict[str, Any] = {"round": q.round, "client": self.id, "turn": q.turn, "sample": q.sample, "ev": q.ev}
+            lines.append(line | {"strategy": q.strategy, "label": label if label >= 0 else None})
+        return tuple(lines)
+
+    @contextmanager
+    def _stage(self, order: RoundOrder, stage: str) -> Iterator[None]:
+        try:
+            yield
+        except ClientError:
+            raise
+        except (ChaseError, OSError) as error:
+            raise ClientError(str(self.id), order.round, stage, error) from error
+
+
+def open_questions(state: ClientState, strategy: str) -> list[Question]:
+    """The questions that were asked and not answered; their turn is remembered, their round is not."""
+    asked = state.pools.asked
+    rows = state.at(asked)
+    return [
+        Question(int(s), 0, int(turn), strategy, int(ev))
+        for s, turn, ev in zip(asked, state.asked_turn[rows], state.ev[rows], strict=True)
+    ]

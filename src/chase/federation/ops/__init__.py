@@ -1,0 +1,1 @@
+"""Operating a federation: keys, processes, proxy, set-up."""

@@ -1,0 +1,313 @@
+"""The commands that make up a federation on Flower, and the directories that they work in.
+
+The SuperLink listens on loopback: its port also serves the control API, which has no authentication. Other machines
+reach it through a reverse proxy that passes ``/v1/fleet/`` and nothing else.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from chase import __version__
+from chase.core.errors import FederationError
+from chase.federation.diary import Diary, state
+from chase.federation.ops.keys import check_private
+from chase.federation.ops.processes import ProcessSpec
+from chase.federation.rules import FederationDirectory
+from chase.run.record import Record
+
+CONNECTION = "here"
+AGAIN = 10.0
+"""Seconds until a run that could not be submitted is submitted again."""
+MOST_IN_VAIN = 5
+"""How often a server may end in the same round before its run is not submitted again."""
+LOOPBACK = ("127.0.0.1", "::1", "localhost")
+QUIET = {
+    "FLWR_TELEMETRY_ENABLED": "0",
+    "FLWR_DISABLE_UPDATE_CHECK": "1",
+    "FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.2",
+    "OMP_NUM_THREADS": "1",
+    "OPENBLAS_NUM_THREADS": "1",
+    "MKL_NUM_THREADS": "1",
+}
+APP = {
+    "chase_app/__init__.py": '"""What Flower ships to the sites: a door to the chase that is installed there."""\n',
+    "chase_app/client.py": "from chase.flower.client_app import app\n\n__all__ = ['app']\n",
+    "chase_app/server.py": "from chase.flower.server_app import app\n\n__all__ = ['app']\n",
+}
+
+
+def program(name: str) -> str:
+    """A program of Flower's, beside this Python or on the path."""
+    beside = Path(sys.executable).parent / name
+    found = str(beside) if beside.is_file() else shutil.which(name)
+    if found is None:
+        raise FederationError(f"{name} is not installed here: install Flower with `pip install 'chase-fal[flower]'`")
+    return found
+
+
+def environment(home: Path) -> dict[str, str]:
+    """The variables of every Flower process; each keeps its files in a home of its own."""
+    beside = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
+    return {**QUIET, "FLWR_HOME": str(home), "PATH": beside}
+
+
+def free_port() -> int:
+    """A port that nobody listens on just now."""
+    with socket.socket() as line:
+        line.bind(("127.0.0.1", 0))
+        return int(line.getsockname()[1])
+
+
+def write_app(charter: FederationDirectory) -> Path:
+    """The bundle that a Flower run is started from."""
+    app = charter.path / "app"
+    lines = [
+        "[project]",
+        'name = "chase-federation"',
+        f'version = "{__version__}"',
+        'license = "Apache-2.0"',
+        "dependencies = []",
+        "[tool.flwr.app]",
+        'publisher = "chase"',
+        "[tool.flwr.app.components]",
+        'serverapp = "chase_app.server:app"',
+        'clientapp = "chase_app.client:app"',
+        "[tool.flwr.app.config]",
+        f"federation = {json.dumps(str(charter.path.resolve()))}",
+    ]
+    (app / "chase_app").mkdir(parents=True, exist_ok=True)
+    (app / "pyproject.toml").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    for name, text in APP.items():
+        (app / name).write_text(text, encoding="utf-8")
+    return app
+
+
+def write_connection(charter: FederationDirectory) -> None:
+    """Flower's own configuration: how its command line reaches the SuperLink."""
+    host, port = charter.address
+    trust = f"root-certificates = {json.dumps(str(ca(charter)))}" if charter.secure else "insecure = true"
+    text = f'[superlink]\ndefault = "{CONNECTION}"\n\n[superlink.{CONNECTION}]\naddress = "{host}:{port}"\n{trust}\n'
+    home = charter.path / "flwr"
+    home.mkdir(parents=True, exist_ok=True)
+    (home / "config.toml").write_text(text, encoding="utf-8")
+
+
+def ca(charter: FederationDirectory) -> Path:
+    """The certificate that sites trust."""
+    return (charter.path / "keys" / "ca.crt").resolve()
+
+
+def server_jobs(charter: FederationDirectory) -> list[ProcessSpec]:
+    """The SuperLink, and the SuperExec that starts the server's side of a run."""
+    host, port = charter.address
+    if host not in LOOPBACK:
+        raise FederationError(
+            f"the SuperLink would listen on {host}, where its control API lets anybody start code at every site: "
+            "keep it on 127.0.0.1 behind a reverse proxy that passes /v1/fleet/ only (docs/deploy.md)"
+        )
+    keys, env = charter.path / "keys", environment(charter.path / "flwr")
+    safe, trust = ["--insecure"], ["--insecure"]
+    if charter.secure:
+        check_private(keys / "server.key")
+        safe = ["--enable-supernode-auth", "--ssl-ca-certfile", str(ca(charter))]
+        safe += ["--ssl-certfile", str(keys / "server.pem"), "--ssl-keyfile", str(keys / "server.key")]
+        trust = ["--root-certificates", str(ca(charter))]
+    link = [program("flower-superlink"), "--isolation", "process", "--database", str(charter.path / "link.db"), *safe]
+    link += ["--host", host, "--port", str(port), "--disable-runtime-dependency-installation"]
+    execute = [program("flower-superexec"), "--runtime-api-address", f"{host}:{port}", *trust]
+    logs = charter.path / "logs"
+    return [
+        ProcessSpec("superlink", tuple(link), logs / "superlink.log", env),
+        ProcessSpec("superexec", tuple(execute), logs / "superexec.log", env),
+    ]
+
+
+def proxy_job(charter: FederationDirectory, host: str, port: int) -> ProcessSpec:
+    """The proxy through which other machines reach the SuperLink."""
+    command = (sys.executable, "-m", "chase", "federation", "proxy", str(charter.path))
+    where = ("--host", host, "--port", str(port))
+    return ProcessSpec("proxy", command + where, charter.path / "logs" / "proxy.log")
+
+
+def site_job(home: Path, name: str, server: str, trust: Path | None, port: int) -> ProcessSpec:
+    """The SuperNode of a site; without a certificate to trust it is not encrypted."""
+    command = [program("flower-supernode"), "--superlink", server, "--host", "127.0.0.1", "--port", str(port)]
+    if trust is None:
+        command += ["--insecure"]
+    else:
+        check_private(home / "node.key")
+        command += ["--root-certificates", str(trust), "--auth-supernode-private-key", str(home / "node.key")]
+    command += ["--node-config", f"site={json.dumps(name)} home={json.dumps(str(home.resolve()))}"]
+    return ProcessSpec(name, tuple(command), home / "logs" / "node.log", environment(home / "flwr"))
+
+
+def wait_for_port(host: str, port: int, limit: float, check: Callable[[], None] = lambda: None) -> None:
+    """Wait until somebody listens."""
+    until = time.monotonic() + limit
+    while time.monotonic() < until:
+        check()
+        try:
+            with socket.create_connection((host, port), timeout=1):
+                return
+        except OSError:
+            time.sleep(0.2)
+    raise FederationError(f"nobody listens on {host}:{port} after {limit:.0f} s: see the logs")
+
+
+def flwr(charter: FederationDirectory, *arguments: str, limit: float = 120.0) -> str:
+    """Run a command of Flower's and return what it printed."""
+    try:
+        done = subprocess.run(
+            [program("flwr"), *arguments],
+            env={**os.environ, **environment(charter.path / "flwr")},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=limit,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        raise FederationError(f"`flwr {arguments[0]}` did not end within {limit:.0f} s: is the SuperLink up?") from None
+    if done.returncode != 0:
+        words = [line for line in (done.stderr + done.stdout).splitlines() if line.strip()]
+        raise FederationError(f"`flwr {' '.join(arguments[:2])}` failed: {words[-1] if words else 'it said nothing'}")
+    return done.stdout
+
+
+def flwr_value(charter: FederationDirectory, key: str, *arguments: str) -> str:
+    """A value of the JSON that a command of Flower's prints; what it says went wrong is the error."""
+    said = flwr(charter, *arguments, "--format", "json")
+    try:
+        body = json.loads(said[said.index("{") :])
+    except ValueError:
+        body = {}
+    if not body.get(key):
+        why = str(body.get("error-message") or said).strip().splitlines()
+        raise FederationError(f"`flwr {' '.join(arguments[:2])}` failed: {why[-1] if why else 'it said nothing'}")
+    return str(body[key])
+
+
+def register(charter: FederationDirectory, name: str, public_key: Path) -> str:
+    """Let a site's key in at the SuperLink; returns Flower's id of the node, "" where it was in already."""
+    try:
+        return flwr_value(charter, "node-id", "supernode", "register", str(public_key), CONNECTION, "--name", name)
+    except FederationError as error:
+        if "already in use" not in str(error):
+            raise
+        return ""
+
+
+def unregister(charter: FederationDirectory, node: str) -> None:
+    """Let a node's key in no more: it is gone at once, and Flower never takes the same key again."""
+    flwr(charter, "supernode", "unregister", node, CONNECTION)
+
+
+def submit(charter: FederationDirectory) -> str:
+    """Start a Flower run for the rounds that are left; returns Flower's id of it."""
+    return flwr_value(charter, "run-id", "run", str(write_app(charter)), CONNECTION)
+
+
+class AlreadyServed(FederationError):
+    """Another process holds the server's side of a run."""
+
+
+@contextmanager
+def only_server(run: Path, patience: float = 5.0) -> Iterator[None]:
+    """Held by the server's side of a run while it lives: two at once are refused."""
+    until = time.monotonic() + patience  # a watcher that looks in this moment holds the lock for a moment
+    with (run / "server.lock").open("a") as file:
+        while True:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except OSError:
+                if time.monotonic() > until:
+                    raise AlreadyServed(f"{run} is being run by another process") from None
+                time.sleep(0.05)
+        file.truncate(0)
+        file.write(f"{os.getpid()}\n")
+        file.flush()
+        yield
+
+
+def server_pid(run: Path) -> int:
+    """The process that last held the server's side of a run."""
+    return int((run / "server.lock").read_text(encoding="utf-8"))
+
+
+def server_lives(run: Path) -> bool:
+    """Whether the server's side of a run is at work."""
+    with (run / "server.lock").open("a") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except OSError:
+            return True
+    return False
+
+
+class Hopeless(FederationError):
+    """The server's side ends again and again."""
+
+
+class Watch:
+    """Looks after a submitted run: when its server dies before the end, a new Flower run goes on with it.
+
+    Where the SuperLink is away then, that is tried again until it is back.
+    """
+
+    def __init__(self, charter: FederationDirectory, patience: float = 120.0) -> None:
+        self._charter, self._patience, self._wait = charter, patience, patience
+        self.submitted, self._in_vain, self._round = 0, 0, -1
+        self._seen, self._since = False, 0.0
+
+    def begin(self) -> None:
+        """Submit a run, or watch the one that is being served."""
+        if server_lives(self._charter.run):
+            self._seen = True
+            return
+        round = len(Record.open(self._charter.run).metrics)
+        in_vain = self._in_vain + 1 if round == self._round else 0
+        if in_vain >= MOST_IN_VAIN:
+            raise Hopeless(f"the server has ended {in_vain} times in round {round + 1}: see {self._charter.path}/logs")
+        diary, before = Diary(self._charter.run), state(self._charter.run)
+        diary.show(phase="submitted", round=round)
+        try:
+            submit(self._charter)
+        except FederationError:
+            Diary(self._charter.run).show(**(before or {"phase": "none"}))
+            raise
+        self._in_vain, self._round, self._wait = in_vain, round, self._patience
+        self.submitted, self._seen, self._since = self.submitted + 1, False, time.monotonic()
+
+    def look(self) -> str:
+        """The phase of the run; it is submitted anew where its server is gone before the end."""
+        lives = server_lives(self._charter.run)
+        phase = str(state(self._charter.run).get("phase", ""))
+        self._seen = self._seen or lives
+        if lives or phase in ("finished", "failed"):
+            return phase
+        if self._seen or time.monotonic() - self._since > self._wait:
+            self._begin_again()
+        return phase
+
+    def _begin_again(self) -> None:
+        if self._wait == self._patience:
+            Diary(self._charter.run).note(0, "server gone", why="a new Flower run goes on from the last checkpoint")
+        try:
+            self.begin()
+        except Hopeless:
+            raise
+        except FederationError as error:
+            Diary(self._charter.run).note(0, "not submitted", why=str(error))
+            self._seen, self._since, self._wait = False, time.monotonic(), AGAIN

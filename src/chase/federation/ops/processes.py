@@ -1,0 +1,259 @@
+"""Starts processes, keeps them going and ends them all: no orphans.
+
+Every process leads a group of its own, so that ending it ends its children too; on Linux it is also told when its
+parent dies. What runs is written to a registry file, so that another process, or a later one, can end it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from chase.core.errors import FederationError
+from chase.run.record import write_atomically
+
+GRACE = 10.0
+"""Seconds between asking a process to end and killing it."""
+SLOWEST = 15.0
+"""Seconds at most between two starts of a process that keeps ending."""
+
+
+def end_with_parent() -> None:
+    """In a new child, on Linux: be told when the parent dies, however it dies."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(1, signal.SIGTERM)  # PR_SET_PDEATHSIG
+
+
+def started(pid: int) -> str:
+    """When a process was started, as the system tells it; "" if there is none. Tells a process from its successor."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        return "" if fields[0] == "Z" else fields[19]
+    except (OSError, IndexError):
+        return ""
+
+
+def group_lives(group: int) -> bool:
+    """Whether any process of a group is left, those that only wait to be reaped apart."""
+    try:
+        os.killpg(group, 0)
+    except (ProcessLookupError, PermissionError):
+        return False
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = stat.read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        if int(fields[2]) == group and fields[0] != "Z":
+            return True
+    return False
+
+
+def end_groups(groups: Sequence[int], grace: float = GRACE) -> list[int]:
+    """Ask groups to end, kill those that do not; returns those that had to be killed."""
+    signal_groups(groups, signal.SIGTERM)
+    limit = time.monotonic() + grace
+    left = [g for g in groups if group_lives(g)]
+    while left and time.monotonic() < limit:
+        time.sleep(0.1)
+        left = [g for g in left if group_lives(g)]
+    signal_groups(left, signal.SIGKILL)
+    return left
+
+
+def signal_groups(groups: Sequence[int], number: signal.Signals) -> None:
+    """Send a signal to groups; those that are gone are passed over."""
+    for group in groups:
+        try:
+            os.killpg(group, number)
+        except (ProcessLookupError, PermissionError):
+            continue
+
+
+@dataclass(frozen=True)
+class ProcessSpec:
+    """A process to keep going."""
+
+    name: str
+    command: tuple[str, ...]
+    log: Path
+    env: Mapping[str, str] = field(default_factory=dict)
+    again: bool = True
+    """Start it again when it ends."""
+
+
+@dataclass
+class _Running:
+    job: ProcessSpec
+    process: subprocess.Popen[bytes]
+    since: float
+    ends: int = 0
+    next_start: float = 0.0
+
+
+class Supervisor:
+    """Keeps jobs going until it is closed."""
+
+    def __init__(self, registry: Path) -> None:
+        self._registry = registry
+        self._running: dict[str, _Running] = {}
+        self.restarts: dict[str, int] = {}
+
+    def __enter__(self) -> Supervisor:
+        refuse_second(self._registry)
+        self._write()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def start(self, job: ProcessSpec) -> None:
+        """Start a job."""
+        self._running[job.name] = _Running(job, self._spawn(job), time.monotonic())
+        self._write()
+
+    def _spawn(self, job: ProcessSpec) -> subprocess.Popen[bytes]:
+        job.log.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            with job.log.open("ab") as log:
+                return subprocess.Popen(
+                    job.command,
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=subprocess.STDOUT,
+                    env={**os.environ, **job.env},
+                    start_new_session=True,
+                    preexec_fn=end_with_parent,
+                )
+        except OSError as error:
+            raise FederationError(f"cannot start {job.command[0]}: {error.strerror or error}") from None
+
+    def tend(self) -> list[str]:
+        """Start again what has ended; says what ended."""
+        said, now = [], time.monotonic()
+        for name, running in self._running.items():
+            code = running.process.poll()
+            if code is None:
+                continue
+            if running.next_start == 0.0:
+                said.append(f"{name} ended with code {code}")
+                end_groups([running.process.pid], 2.0)  # what it may have left behind
+                running.ends = 1 if now - running.since > 60 else running.ends + 1
+                running.next_start = now + min(SLOWEST, 0.5 * 2**running.ends)
+            elif running.job.again and now >= running.next_start:
+                running.process, running.since, running.next_start = self._spawn(running.job), now, 0.0
+                self.restarts[name] = self.restarts.get(name, 0) + 1
+                self._write()
+        return said
+
+    def pid(self, name: str) -> int:
+        """The process id of a job."""
+        return self._running[name].process.pid
+
+    def ended(self, name: str) -> int | None:
+        """The exit code of a job that has ended."""
+        return self._running[name].process.poll()
+
+    def stop(self, name: str) -> None:
+        """End one job for good."""
+        running = self._running.pop(name)
+        end_groups([running.process.pid])
+        running.process.wait()
+        self._write()
+
+    def close(self) -> None:
+        """End everything."""
+        end_groups([r.process.pid for r in self._running.values()])
+        for running in self._running.values():
+            running.process.wait()
+        self._running.clear()
+        self._registry.unlink(missing_ok=True)
+
+    def _write(self) -> None:
+        body = {"supervisor": _entry(os.getpid())}
+        body["jobs"] = {name: _entry(r.process.pid) for name, r in self._running.items()}
+        write_atomically(self._registry, json.dumps(body).encode())
+
+
+def _entry(pid: int) -> dict[str, Any]:
+    return {"pid": pid, "started": started(pid)}
+
+
+def _read(registry: Path) -> dict[str, Any]:
+    try:
+        body: dict[str, Any] = json.loads(registry.read_text(encoding="utf-8"))
+        return body
+    except FileNotFoundError:
+        return {"supervisor": {"pid": 0, "started": ""}, "jobs": {}}
+    except (OSError, ValueError) as error:
+        raise FederationError(f"{registry} cannot be read: {error}") from None
+
+
+def alive(entry: Mapping[str, Any]) -> bool:
+    """Whether the process of a registry entry is still the one that runs."""
+    return bool(entry["started"]) and started(int(entry["pid"])) == entry["started"]
+
+
+def refuse_second(registry: Path) -> None:
+    """Refuse to start where another supervisor is at work; what a killed one left behind is ended."""
+    body = _read(registry)
+    if alive(body["supervisor"]):
+        raise FederationError(f"process {body['supervisor']['pid']} runs here already ({registry}): take it down first")
+    end_groups([int(e["pid"]) for e in body["jobs"].values() if _ours(e)])
+
+
+def _ours(entry: Mapping[str, Any]) -> bool:
+    """Whether a group may be ended: its leader is still the one we started, or is gone while its group is not."""
+    return alive(entry) or (not started(int(entry["pid"])) and group_lives(int(entry["pid"])))
+
+
+def running(registry: Path) -> dict[str, bool]:
+    """The jobs of a registry and whether each is alive."""
+    return {name: alive(entry) for name, entry in _read(registry)["jobs"].items()}
+
+
+def job_pid(registry: Path, name: str) -> int:
+    """The process id of a job that another process supervises."""
+    return int(_read(registry)["jobs"][name]["pid"])
+
+
+def take_down(registry: Path) -> bool:
+    """End a supervisor and all that it started; False if nothing ran."""
+    body = _read(registry)
+    boss, found = body["supervisor"], False
+    if alive(boss) and int(boss["pid"]) != os.getpid():
+        found = True
+        os.kill(int(boss["pid"]), signal.SIGTERM)
+        limit = time.monotonic() + GRACE + 5
+        while alive(boss) and time.monotonic() < limit:
+            time.sleep(0.1)
+    left = [int(e["pid"]) for e in body["jobs"].values() if _ours(e)]
+    end_groups(left)
+    registry.unlink(missing_ok=True)
+    return found or bool(left)
+
+
+class Ended(BaseException):
+    """SIGTERM or SIGINT: unwinds like KeyboardInterrupt, so that everything is taken down on the way."""
+
+
+def end_on_signals() -> None:
+    """Turn SIGTERM, SIGINT and SIGHUP into ``Ended``; a second one while ending changes nothing."""
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        for each in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            signal.signal(each, signal.SIG_IGN)
+        raise Ended
+
+    for each in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(each, stop)

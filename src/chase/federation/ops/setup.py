@@ -1,0 +1,191 @@
+"""Making a federation: its directory at the server, its sites, and all of it on one machine for trying out."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from string import ascii_lowercase
+
+from chase.core.errors import FederationError
+from chase.data.resident import Kind
+from chase.data.texts import LETTERS
+from chase.federation.diary import Diary
+from chase.federation.ops import keys, launch
+from chase.federation.ops.processes import ProcessSpec, Supervisor
+from chase.federation.overview import page_log
+from chase.federation.rules import FederationDirectory, Rules
+from chase.models.card import ModelCard
+from chase.models.catalog import NetSpec
+from chase.run.record import Record, write_atomically
+from chase.settings import Settings
+from chase.simulation.world import load_data, split_among_clients
+from chase.site.agreement import Agreement, agreement_of
+from chase.site.create import cut
+from chase.site.place import SiteCard, read_card
+
+PATIENCE = 60.0
+"""Seconds to wait for a SuperLink that is being started."""
+
+
+def site_name(number: int) -> str:
+    """site-a, site-b, ... site-z, site-26, ..."""
+    return f"site-{ascii_lowercase[number]}" if number < len(ascii_lowercase) else f"site-{number}"
+
+
+def found(
+    path: Path,
+    settings: Settings,
+    rules: Rules,
+    *,
+    secure: bool = True,
+    hosts: Sequence[str] = (),
+    port: int = 0,
+    agreement: Agreement | None = None,
+) -> FederationDirectory:
+    """A new federation: rules, run directory, agreement, and unless insecure its certificates.
+
+    Without an agreement of its own it takes that of the data set that the settings name.
+    """
+    if settings.form == "isolated":
+        raise FederationError("form = 'isolated' leaves every client alone, which needs no federation: use `chase run`")
+    if agreement is None:
+        data = load_data(settings)
+        agreement = agreement_of(settings, data.test, data.classes)
+    elif agreement.net != settings.net:
+        raise FederationError(f"the agreement is on the network '{agreement.net}', the settings say '{settings.net}'")
+    for host in hosts:
+        keys.check_host(host)
+    charter = FederationDirectory.create(path, rules, secure, "127.0.0.1", port or launch.free_port())
+    write_atomically(path / "agreement.json", (agreement.to_json() + "\n").encode())
+    Record.create(charter.run, settings, model_card(settings, agreement).to_json())
+    if secure:
+        keys.server_certificate(path / "keys", list(dict.fromkeys([*hosts, "localhost", "127.0.0.1", "::1"])))
+    launch.write_app(charter)
+    launch.write_connection(charter)
+    return charter
+
+
+def model_card(settings: Settings, agreement: Agreement) -> ModelCard:
+    """What the model needs to be used without the sites' data."""
+    spec = NetSpec(settings.net, agreement.shape, len(agreement.classes), settings.dropout, agreement.vocabulary)
+    kind: Kind = "image" if agreement.kind == "image" else "text"
+    letters = LETTERS if spec.vocabulary == len(LETTERS) else ""
+    return ModelCard(spec, agreement.classes, kind, agreement.mean, agreement.std, letters)
+
+
+def admit(charter: FederationDirectory, name: str, public_key: Path | None, register: bool = True) -> None:
+    """Put a site on the list and, where nodes are authenticated, let its key in at the SuperLink."""
+    if charter.secure and public_key is None:
+        raise FederationError(f"site '{name}' needs its public key: give --key SITE/node.key.pub")
+    line = keys.read_public(public_key) if public_key is not None and charter.secure else ""
+    admitted = charter.roster.admit(name, line)
+    if charter.secure and public_key is not None and register:
+        launch.wait_for_port(*charter.address, PATIENCE)
+        node = launch.register(charter, name, public_key)
+        admitted = admitted.at_node(name, node) if node else admitted
+    charter.keep(admitted)
+
+
+def dismiss(charter: FederationDirectory, name: str) -> None:
+    """Let a site out: its key at the SuperLink, then its place in the rounds."""
+    without, member = charter.roster.dismiss(name), charter.roster.named(name)
+    if charter.secure and member is not None and member.key:
+        if not member.node:
+            raise FederationError(
+                f"Flower's id of the node of '{name}' is not known here: see `flwr supernode list` and unregister it"
+            )
+        launch.wait_for_port(*charter.address, PATIENCE)
+        launch.unregister(charter, member.node)
+    charter.keep(without)
+    Diary(charter.run).note(len(Record.open(charter.run).metrics), "let out", name)
+
+
+@dataclass
+class Loopback:
+    """A complete federation on this machine."""
+
+    charter: FederationDirectory
+    homes: dict[str, Path]
+
+    @classmethod
+    def prepare(
+        cls, path: Path, settings: Settings, rules: Rules, *, secure: bool = True, person: bool = False
+    ) -> Loopback:
+        """Everything on disk: the server's directory, and sites cut from the data set, the first for a person."""
+        data = load_data(settings)
+        split_among_clients(settings, data)
+        charter = found(path, settings, rules, secure=secure)
+        homes = {}
+        for number in range(settings.clients):
+            name = site_name(number)
+            homes[name] = path / "sites" / name
+            annotator = "page" if person and number == 0 else "simulated"
+            card = SiteCard(name, annotator, source={"data": settings.data, "cut": number})
+            cut(homes[name], settings, data, number, card, rules.at_sites).close()
+            key = homes[name] / "node.key"
+            if secure:
+                keys.site_key(key, name)
+            admit(charter, name, key.with_name("node.key.pub") if secure else None, register=False)
+        write_atomically(
+            path / "loopback.json", json.dumps({n: str(h.relative_to(path)) for n, h in homes.items()}).encode()
+        )
+        return cls(charter, homes)
+
+    @classmethod
+    def open(cls, path: Path) -> Loopback:
+        """One that was prepared before."""
+        try:
+            homes = json.loads((path / "loopback.json").read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            raise FederationError(f"{path} is not a federation that `chase federation up` made") from None
+        return cls(FederationDirectory(path), {name: path / home for name, home in homes.items()})
+
+    @property
+    def registry(self) -> Path:
+        """Where the processes are written down."""
+        return self.charter.path / "processes.json"
+
+    @property
+    def server(self) -> str:
+        """The address that sites connect to."""
+        host, port = self.charter.address
+        return f"{host}:{port}"
+
+    def start_server(self, supervisor: Supervisor) -> None:
+        """SuperLink and SuperExec, and the keys of all sites."""
+        link, execute = launch.server_jobs(self.charter)
+        supervisor.start(link)
+        launch.wait_for_port(*self.charter.address, 120.0, lambda: self._still(supervisor))
+        supervisor.start(execute)
+        if self.charter.secure:
+            with ThreadPoolExecutor(4) as several:
+                nodes = list(several.map(self._register, self.homes))
+            for name, node in nodes:
+                if node:
+                    self.charter.keep(self.charter.roster.at_node(name, node))
+
+    def _register(self, name: str) -> tuple[str, str]:
+        return name, launch.register(self.charter, name, self.homes[name] / "node.key.pub")
+
+    def _still(self, supervisor: Supervisor) -> None:
+        code = supervisor.ended("superlink")
+        if code is not None:
+            raise FederationError(f"the SuperLink ended with code {code}: see {self.charter.path}/logs/superlink.log")
+
+    def start_site(self, supervisor: Supervisor, name: str) -> None:
+        """The SuperNode of a site."""
+        trust = launch.ca(self.charter) if self.charter.secure else None
+        supervisor.start(launch.site_job(self.homes[name], name, self.server, trust, launch.free_port()))
+
+    def start_pages(self, supervisor: Supervisor) -> list[Path]:
+        """The labelling pages of the sites that people label; their links are in their logs."""
+        homes = [home for home in self.homes.values() if read_card(home).annotator == "page"]
+        for home in homes:
+            page_log(home).unlink(missing_ok=True)  # links of an earlier page open nothing
+            command = (sys.executable, "-m", "chase", "label", str(home), "--port", "0", "-a", home.name)
+            supervisor.start(ProcessSpec(f"page of {home.name}", command, page_log(home)))
+        return homes

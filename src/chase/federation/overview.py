@@ -1,0 +1,90 @@
+"""How a federation stands, from its files alone: for one terminal view, and as JSON."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from chase.federation.diary import events, state
+from chase.federation.ops.processes import running
+from chase.federation.rules import FederationDirectory
+from chase.run.record import Record
+
+LAST = 6
+COLOURS = {"answered": "green", "ready": "cyan", "training": "yellow", "refused": "red", "away": "dim"}
+
+
+def snapshot(charter: FederationDirectory) -> dict[str, Any]:
+    """Phase, round, sites, processes, the last rounds and the last events."""
+    record = Record.open(charter.run)
+    stands, metrics = state(charter.run), record.metrics
+    sites = {m.name: str(stands.get("sites", {}).get(m.name, "not seen")) for m in charter.roster.members}
+    sites |= {name: str(word) for name, word in stands.get("sites", {}).items() if name not in sites}
+    return {
+        "phase": stands.get("phase", "not begun"),
+        "why": stands.get("why", ""),
+        "round": len(metrics),
+        "rounds": record.settings.rounds,
+        "secure": charter.secure,
+        "sites": sites,
+        "processes": running(charter.path / "processes.json"),
+        "metrics": [
+            {k: m.get(k) for k in ("round", "test_accuracy", "labels", "took_part", "seconds")} for m in metrics
+        ],
+        "events": events(charter.run)[-LAST:],
+    }
+
+
+def render(charter: FederationDirectory, links: dict[str, str]) -> RenderableType:
+    """The view."""
+    now = snapshot(charter)
+    words = f"{charter.path.name}: {now['phase']}, {now['round']} of {now['rounds']} rounds done"
+    parts: list[RenderableType] = [Text(words + (f" ({now['why']})" if now["why"] else ""), style="bold")]
+    if not now["secure"]:
+        parts.append(Text("INSECURE: no encryption, no authentication", style="bold red"))
+    sites = Table(box=None, padding=(0, 2), title="sites", title_justify="left")
+    for column in ("site", "node", "now"):
+        sites.add_column(column)
+    for name, word in now["sites"].items():
+        alive = now["processes"].get(name)
+        node = "-" if alive is None else "up" if alive else "down"
+        sites.add_row(name, node, Text(word, style=COLOURS.get(word, "")))
+    parts += [sites, _rounds(now["metrics"])]
+    parts += [Text(f"{when(e)}{e['site']} {e['what']} {e['why']}".rstrip(), style="dim") for e in now["events"]]
+    parts += [Text(f"label for {name}: {url}") for name, url in links.items()]
+    return Group(*parts)
+
+
+def when(event: dict[str, Any]) -> str:
+    """The round an event belongs to."""
+    return f"round {event['round']}: " if event["round"] else ""
+
+
+def _rounds(metrics: list[dict[str, Any]]) -> Table:
+    table = Table(box=None, padding=(0, 2), title="rounds", title_justify="left")
+    for column in ("round", "accuracy", "labels", "took part", "seconds"):
+        table.add_column(column, justify="right")
+    for m in metrics[-LAST:]:
+        accuracy = m["test_accuracy"]
+        shown = "-" if accuracy is None else f"{accuracy:.1%}"
+        table.add_row(str(m["round"]), shown, str(m["labels"]), str(m["took_part"]), f"{m['seconds']:.1f}")
+    return table
+
+
+def page_log(home: Path) -> Path:
+    """Where the labelling page of a site writes its links."""
+    return home / "logs" / "page.log"
+
+
+def links_in(log: Path) -> dict[str, str]:
+    """The links that a labelling page has printed."""
+    try:
+        lines = log.read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return {}
+    pairs = (line.partition(": ") for line in lines)
+    return {who: url for who, _, url in pairs if url.startswith(("http://", "https://"))}

@@ -1,0 +1,83 @@
+"""What the rounds need of whatever carries their messages.
+
+A node is a way to reach a site. Sending gives a ticket; an answer comes back under the ticket it answers, or not
+at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from chase.core.messages import ClientUpdate, RoundOrder
+from chase.core.weights import Weights
+
+Ticket = str
+NodeId = int
+
+
+@dataclass(frozen=True)
+class Node:
+    """A node that can be reached."""
+
+    name: str = ""
+    """Of the site whose key it proved to have."""
+    session: str = ""
+    """Another one after each start of the node: what it was sent before that is lost."""
+
+
+@dataclass(frozen=True)
+class SiteMessage:
+    """A message to a node."""
+
+    node: NodeId
+    kind: str
+    """"hello", "turn" or "tally"."""
+    header: Mapping[str, Any] = field(default_factory=dict)
+    """Plain values; ``number`` is the client's number."""
+    order: RoundOrder | None = None
+    weights: Weights | None = None
+
+
+@dataclass(frozen=True)
+class Hello:
+    """A site's answer to the handshake."""
+
+    site: str
+    objections: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Tally:
+    """A site's held-out part under a model."""
+
+    correct: int
+    count: int
+
+
+@dataclass(frozen=True)
+class Reply:
+    """What came back for a ticket: a body, or what went wrong."""
+
+    ticket: Ticket
+    body: Hello | ClientUpdate | Tally | None
+    error: str = ""
+    unfit: bool = False
+    """There was an answer, but not one that can be read: asking again would bring the same."""
+
+
+class Transport(Protocol):
+    """Carries letters and brings answers."""
+
+    def nodes(self) -> Mapping[NodeId, Node]:
+        """Nodes that can be reached now."""
+        ...
+
+    def send(self, letters: Sequence[SiteMessage]) -> list[Ticket | None]:
+        """Send letters; None for one that could not be sent."""
+        ...
+
+    def collect(self, tickets: Collection[Ticket]) -> list[Reply]:
+        """The answers that have come for these tickets."""
+        ...

@@ -1,0 +1,126 @@
+"""Annotators, their links and their sessions.
+
+A link carries a token that is good once and for a day; it is exchanged for a session, which
+lives in the same SQLite file and so survives a restart of the page. Only hashes are stored: who reads the
+file cannot enter with what it says.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+import time
+from dataclasses import dataclass
+
+from chase.core.errors import LabelError
+from chase.home.schema import Database
+
+TOKEN_SECONDS = 24 * 3600.0
+SESSION_SECONDS = 30 * 24 * 3600.0
+"""A session ends when it has not been used for so long."""
+SEEN_STEP = 60.0
+REVEAL = ("after", "before", "never")
+"""When an annotator sees what the model thought."""
+LONGEST_NAME = 80
+
+
+@dataclass(frozen=True)
+class Person:
+    """An annotator."""
+
+    id: int
+    name: str
+    reveal: str
+
+
+def _hash(secret: str) -> str:
+    return hashlib.sha256(secret.encode()).hexdigest()
+
+
+class People:
+    """Who may label."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def named(self, name: str) -> Person:
+        """The annotator of a name, new if need be."""
+        name = " ".join(name.split())
+        if not 0 < len(name) <= LONGEST_NAME or not name.isprintable():
+            raise LabelError(f"an annotator's name is 1 to {LONGEST_NAME} printable characters, not {name[:99]!r}")
+        with self._database.transaction() as db:
+            db.execute(
+                "INSERT INTO annotators (name, created_at) VALUES (?, ?) ON CONFLICT DO NOTHING", (name, time.time())
+            )
+            row = db.execute("SELECT id, name, reveal FROM annotators WHERE name = ?", (name,)).fetchone()
+        return Person(**dict(row))
+
+    def set_reveal(self, person: int, reveal: str) -> None:
+        """When this annotator sees what the model thought."""
+        if reveal not in REVEAL:
+            raise LabelError(f"what the model thought is shown {', '.join(REVEAL)}; not '{reveal}'")
+        with self._database.transaction() as db:
+            db.execute("UPDATE annotators SET reveal = ? WHERE id = ?", (reveal, person))
+
+    def invite(self, name: str) -> str:
+        """A token for one entry, to be put in a link."""
+        person, token = self.named(name), secrets.token_urlsafe(24)
+        with self._database.transaction() as db:
+            db.execute("DELETE FROM tokens WHERE expires_at < ?", (time.time(),))
+            db.execute(
+                "INSERT INTO tokens VALUES (?, ?, ?, NULL)", (_hash(token), person.id, time.time() + TOKEN_SECONDS)
+            )
+        return token
+
+    def enter(self, token: str) -> str:
+        """Exchange a token for a session; a token is good once."""
+        now, session = time.time(), secrets.token_urlsafe(32)
+        with self._database.transaction() as db:
+            row = db.execute("SELECT * FROM tokens WHERE hash = ?", (_hash(token),)).fetchone()
+            if row is None or row["expires_at"] < now:
+                raise LabelError("this link is not known here or too old: ask for a new one")
+            if row["used_at"] is not None:
+                raise LabelError("this link has been used already: ask for a new one")
+            db.execute("UPDATE tokens SET used_at = ? WHERE hash = ?", (now, row["hash"]))
+            db.execute("DELETE FROM sessions WHERE seen_at < ?", (now - SESSION_SECONDS,))
+            db.execute("INSERT INTO sessions VALUES (?, ?, ?)", (_hash(session), row["annotator"], now))
+        return session
+
+    def whose(self, session: str) -> Person | None:
+        """Whose session this is, None if it is none or has ended."""
+        now = time.time()
+        with self._database.reading() as db:
+            row = db.execute(
+                "SELECT p.id, p.name, p.reveal, s.seen_at FROM sessions s JOIN annotators p ON p.id = s.annotator"
+                " WHERE s.hash = ? AND s.seen_at >= ?",
+                (_hash(session), now - SESSION_SECONDS),
+            ).fetchone()
+        if row is None:
+            return None
+        if now - row["seen_at"] > SEEN_STEP:
+            with self._database.transaction() as db:
+                db.execute("UPDATE sessions SET seen_at = ? WHERE hash = ?", (now, _hash(session)))
+        return Person(row["id"], row["name"], row["reveal"])
+
+    def leave(self, session: str) -> None:
+        """End a session."""
+        with self._database.transaction() as db:
+            db.execute("DELETE FROM sessions WHERE hash = ?", (_hash(session),))
+
+    def revoke(self, name: str) -> int:
+        """End an annotator's sessions and unused links; returns how many. The answers stay, open questions go free."""
+        called = " ".join(name.split())
+        with self._database.transaction() as db:
+            row = db.execute("SELECT id FROM annotators WHERE name = ?", (called,)).fetchone()
+            if row is None:
+                known = ", ".join(r["name"] for r in db.execute("SELECT name FROM annotators ORDER BY name"))
+                raise LabelError(f"nobody here is called '{called}'; annotators: {known or 'none'}")
+            sessions = db.execute("DELETE FROM sessions WHERE annotator = ?", (row["id"],)).rowcount
+            links = "DELETE FROM tokens WHERE annotator = ? AND used_at IS NULL"
+            unused = db.execute(links, (row["id"],)).rowcount
+            db.execute(
+                "UPDATE questions SET state = 'waiting', held_by = NULL, held_until = 0"
+                " WHERE held_by = ? AND state IN ('waiting', 'shown')",
+                (row["id"],),
+            )
+        return int(sessions + unused)

@@ -1,0 +1,208 @@
+"""A client that lives in a home: its state, its questions and its answers move together.
+
+``HomeStore`` is both where the client keeps its state and its annotator. What the client asks and
+withdraws during a turn is held back until ``commit``, which in one SQLite transaction keyed by (run,
+round) files the questions, closes those withdrawn, marks the answers that the new state contains and names the file
+with the state and the update. Killed at any moment, a client finds the turn done or not begun.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from chase.annotation.annotator import Answer, Question
+from chase.client.state import ClientState
+from chase.client.turn import Turn, open_questions
+from chase.core.errors import CheckpointError, LabelError
+from chase.core.messages import ClientUpdate
+from chase.core.weights import Array, read, to_bytes
+from chase.data.resident import Kind, Samples
+from chase.home.home import Home, write_durably
+
+KEPT = 3
+"""Turns that a repeated order is answered from."""
+
+
+def resident(home: Home) -> Samples:
+    """The samples of a home as training takes them."""
+    ids, inputs = home.samples()
+    card = home.card
+    kind: Kind = "image" if card.kind == "image" else "text"
+    return Samples(torch.from_numpy(inputs), kind, card.mean, card.std, ids, card.vocabulary)
+
+
+class HomeStore:
+    """The state store and the annotator of a client in a home."""
+
+    def __init__(self, home: Home, start: ClientState) -> None:
+        self.home, self._start = home, start
+        self._version = -1
+        self._handed = 0
+        self._asked: list[Question] = []
+        self._withdrawn: list[int] = []
+
+    # annotator
+
+    def ask(self, questions: Sequence[Question]) -> None:
+        """Questions to file when the turn is committed."""
+        self._asked += questions
+
+    def withdraw(self, samples: Sequence[int]) -> None:
+        """Questions to close when the turn is committed."""
+        self._withdrawn += samples
+
+    def answers(self, turn: int) -> Sequence[Answer]:
+        """What people answered since the last committed turn, or since this was last called within the turn."""
+        found, self._handed = self.home.inbox.hand_out(self._handed)
+        return found
+
+    # state store
+
+    def _begin_turn(self) -> None:
+        self._asked, self._withdrawn = [], []
+        self._handed = self.home.inbox.mark("taken")
+
+    def committed(self, run: str, round: int) -> Turn | None:
+        """The turn that was committed for this order, if it was; what an interrupted turn held back is dropped."""
+        self._begin_turn()
+        with self.home.database.reading() as db:
+            row = db.execute("SELECT * FROM turns WHERE run = ? AND round = ?", (run, round)).fetchone()
+            last = db.execute("SELECT MAX(round) FROM turns WHERE run = ?", (run,)).fetchone()[0]
+        if row is not None:
+            return _turn_from(self._arrays(row), json.loads(row["body"]))
+        if last is not None and last > round:
+            raise CheckpointError(f"{self.home.path} has done round {last} of this run and cannot go back to {round}")
+        return None
+
+    def load(self) -> ClientState:
+        """The last committed state, or the starting one."""
+        with self.home.database.reading() as db:
+            row = db.execute("SELECT * FROM turns ORDER BY version DESC LIMIT 1").fetchone()
+        self._version = 0 if row is None else int(row["version"])
+        if row is None:
+            return self._start
+        return ClientState.from_arrays(_part(self._arrays(row), "state."))
+
+    def commit(self, run: str, round: int, turn: Turn) -> None:
+        """Keep the turn: state, update, questions and the marks of the answers, all together."""
+        version = self._version + 1
+        arrays = {f"state.{n}": a for n, a in turn.state.to_arrays().items()}
+        arrays |= {f"weights.{n}": a for n, a in turn.update.weights.items()}
+        arrays |= {f"extras.{n}": a for n, a in turn.update.extras.items()}
+        name, sha = self._write(version, arrays)
+        with self.home.database.transaction() as db:
+            newest = db.execute("SELECT COALESCE(MAX(version), 0) FROM turns").fetchone()[0]
+            if newest != self._version:
+                raise LabelError(f"another process trains with {self.home.path} too: let only one run at a time")
+            db.execute(
+                "INSERT INTO turns VALUES (?, ?, ?, ?, ?, ?)",
+                (version, run, round, name, sha, json.dumps(_body(turn))),
+            )
+            self.home.inbox.set_taken(self._handed)
+            self.home.inbox.expire(self._withdrawn)
+            self._file(turn.state)
+            db.execute("DELETE FROM turns WHERE version <= ?", (version - KEPT,))
+        self._version = version
+        self.sweep()
+
+    def amend(self, change: Callable[[ClientState], ClientState], erased: frozenset[int] = frozenset()) -> bool:
+        """Change the committed state between two turns, in the caller's transaction; False before the first turn.
+
+        With ``erased``, samples that must leave no trace, every kept turn is written anew without them.
+        """
+        with self.home.database.transaction() as db:
+            rows = db.execute("SELECT * FROM turns ORDER BY version DESC").fetchall()
+            for row in rows if erased else rows[:1]:
+                arrays = self._arrays(row)
+                state = change(ClientState.from_arrays(_part(arrays, "state.")))
+                kept = {n: a for n, a in arrays.items() if not n.startswith("state.")}
+                name, sha = self._write(row["version"], kept | {f"state.{n}": a for n, a in state.to_arrays().items()})
+                body = json.loads(row["body"])
+                for part in ("questions", "journal"):
+                    body[part] = [line for line in body[part] if line["sample"] not in erased]
+                db.execute(
+                    "UPDATE turns SET file = ?, sha256 = ?, body = ? WHERE version = ?",
+                    (name, sha, json.dumps(body), row["version"]),
+                )
+        return bool(rows)
+
+    def sweep(self) -> None:
+        """Remove the files that no kept turn names; to be called after the transaction of ``amend``."""
+        with self.home.database.reading() as db:
+            names = {row["file"] for row in db.execute("SELECT file FROM turns")}
+        if (self.home.path / "state").is_dir():
+            _sweep(self.home.path / "state", names)
+
+    def _write(self, version: int, arrays: dict[str, Array]) -> tuple[str, str]:
+        blob = to_bytes(arrays)
+        sha = hashlib.sha256(blob).hexdigest()
+        name = f"turn-{version:06d}-{sha[:12]}.safetensors"
+        directory = self.home.path / "state"
+        directory.mkdir(exist_ok=True)
+        write_durably(directory / name, blob)
+        return name, sha
+
+    def _file(self, state: ClientState) -> None:
+        """File what was asked, so that exactly the asked samples have an open question or an answer on its way.
+
+        An answer that came late and was undone may have left it otherwise.
+        """
+        asked, inbox = set(state.pools.asked.tolist()), self.home.inbox
+        inbox.file([q for q in self._asked if q.sample in asked])
+        inbox.file(open_questions(state, "asked before"))
+        inbox.expire([q["sample"] for q in self.home.ledger.open_questions() if q["sample"] not in asked])
+
+    def _arrays(self, row: Any) -> dict[str, Array]:
+        path: Path = self.home.path / "state" / row["file"]
+        try:
+            whole = hashlib.sha256(path.read_bytes()).hexdigest() == row["sha256"]
+        except OSError as error:
+            raise CheckpointError(f"cannot read {path}: {error.strerror or error}") from None
+        if not whole:
+            raise CheckpointError(f"{path} is damaged (its checksum differs)")
+        return read(path)
+
+
+def _part(arrays: dict[str, Array], prefix: str) -> dict[str, Array]:
+    return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
+
+
+def _body(turn: Turn) -> dict[str, Any]:
+    update = turn.update
+    return {
+        "client": update.client,
+        "round": update.round,
+        "num_labeled": update.num_labeled,
+        "metrics": dict(update.metrics),
+        "questions": [asdict(q) for q in turn.questions],
+        "journal": list(turn.journal),
+    }
+
+
+def _turn_from(arrays: dict[str, Array], body: dict[str, Any]) -> Turn:
+    questions = tuple(
+        replace(Question(**q), thoughts=tuple((int(c), float(p)) for c, p in q["thoughts"])) for q in body["questions"]
+    )
+    update = ClientUpdate(
+        client=body["client"],
+        round=body["round"],
+        weights=_part(arrays, "weights."),
+        num_labeled=body["num_labeled"],
+        metrics=body["metrics"],
+        extras=_part(arrays, "extras."),
+    )
+    return Turn(update, ClientState.from_arrays(_part(arrays, "state.")), questions, tuple(body["journal"]))
+
+
+def _sweep(directory: Path, keep: set[str]) -> None:
+    """Remove the files that no kept turn names: those of old turns, and of commits that a kill cut short."""
+    for file in directory.iterdir():
+        if file.name not in keep:
+            file.unlink(missing_ok=True)

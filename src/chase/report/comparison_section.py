@@ -1,0 +1,94 @@
+"""The section that compares methods: findings, intervals, what a target took, cost."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from html import escape
+
+import numpy as np
+
+from chase.report import charts, method_tables
+from chase.report.plots import Curve
+from chase.report.runs import MethodRuns, accuracy, clock
+from chase.report.sections import Section, grid, html_figure, html_table
+from chase.report.statistics import TEST_FROM, accuracy_after, interval_band, last_shared_round
+
+HOW = (
+    "Mean over seeds and, in brackets, its 95 % interval (Student's t). Differences are paired by seed: runs of one "
+    "seed share partition, initial labels and initial weights. The area under the label curve is the mean accuracy "
+    f"over the labels, as far as all runs have them. From {TEST_FROM} seeds on, a paired t-test decides, with Holm's "
+    "correction for the methods (for accuracies and areas apart); below, the interval alone, which is not corrected."
+)
+
+
+def comparison_section(methods: Sequence[MethodRuns], named: str = "", said: bool = True) -> Section | None:
+    """Methods against a baseline, with what the differences are worth (``said`` in sentences); None for one method."""
+    if len(methods) < 2 or not last_shared_round(methods):
+        return None
+    found = method_tables.findings(methods, named) if said else ()
+    body = findings_list(found) if found else ""
+    body += html_table(method_tables.results(methods, named), HOW)
+    by_round = method_tables.by_round(methods, named)
+    body += html_table(by_round, method_tables.BY_ROUND) if by_round is not None else ""
+    body += html_table(method_tables.cost(methods, named), clock(methods).note)
+    targets = method_tables.targets(methods)
+    if targets:
+        body += html_table(method_tables.to_reach(methods, targets), method_tables.REACHED)
+    figures = [figure for figure in (difference_figure(methods, named), trade_off(methods)) if figure]
+    return Section("comparison", "Comparison", body + grid(figures))
+
+
+def findings_list(found: Sequence[str]) -> str:
+    """Sentences as a list."""
+    return '<ul class="findings">' + "".join(f"<li>{escape(text)}</li>" for text in found) + "</ul>"
+
+
+def difference_curves(methods: Sequence[MethodRuns], base: MethodRuns) -> list[Curve | None]:
+    """Accuracy minus the baseline's by round, paired by seed; None for the baseline itself."""
+    return [None if method is base else _difference(method, base) for method in methods]
+
+
+def _difference(method: MethodRuns, base: MethodRuns) -> Curve | None:
+    theirs = {run.seed: run for run in base.runs}
+    pairs = [(run, theirs[run.seed]) for run in method.runs if run.seed in theirs]
+    if not pairs:
+        return None
+    rounds = np.arange(1, 1 + min(len(run.metrics) for pair in pairs for run in pair))
+    values = np.stack([accuracy(a)[: rounds.size] - accuracy(b)[: rounds.size] for a, b in pairs])
+    known = np.isfinite(values).all(axis=0)
+    if not known.any():
+        return None
+    low, high = interval_band(values[:, known])
+    return Curve(method.label, rounds[known].astype(np.float64), values[:, known].mean(axis=0), low, high)
+
+
+def difference_figure(methods: Sequence[MethodRuns], named: str) -> str:
+    """Accuracy minus the baseline's over rounds."""
+    base = method_tables.baseline(methods, named)
+    curves = difference_curves(methods, base) if base is not None else []
+    if base is None or all(c is None for c in curves):
+        return ""
+    title = f"Accuracy minus that of {base.label}"
+    caption = (
+        "Mean of the differences seed by seed and its 95 % interval; where the band holds zero, noise may explain it."
+    )
+    return html_figure(charts.differences(title, "points", curves), title, caption)
+
+
+def trade_off(methods: Sequence[MethodRuns]) -> str:
+    """Accuracy against seconds a round."""
+    end, time = last_shared_round(methods), clock(methods)
+    marks = [
+        charts.Point(
+            method.label,
+            method_tables.of_runs(method, time.a_round),
+            method_tables.of_runs(method, accuracy_after(end)),
+        )
+        for method in methods
+    ]
+    title = "Accuracy against time"
+    return html_figure(
+        charts.points(title, f"{time.name} a round", f"accuracy after round {end} (%)", marks),
+        title,
+        "Bars are 95 % intervals over seeds.",
+    )

@@ -1,0 +1,220 @@
+"""Tables of methods against each other: differences with intervals, costs, and what a target took."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from chase.report.runs import MethodRuns, clock
+from chase.report.statistics import (
+    ABOVE,
+    BELOW,
+    HIGHER,
+    LOWER,
+    NOISE,
+    UNKNOWN,
+    Difference,
+    Interval,
+    OfRun,
+    Reached,
+    accuracy_after,
+    differences,
+    interval,
+    label_area,
+    last_shared_round,
+    reached,
+)
+from chase.report.tables import NONE, ReportTable, mean_and_range, number, some_rounds
+
+
+def baseline(methods: Sequence[MethodRuns], named: str = "") -> MethodRuns | None:
+    """What the others are compared with: the method of this label, else random selection; None if there is none."""
+    wanted = [m for m in methods if m.label == named] or [
+        m for m in methods if m.first.settings.get("strategy") == "random"
+    ]
+    return wanted[0] if wanted and len(methods) > 1 else None
+
+
+def with_interval(found: Interval, digits: int = 1, signed: bool = False) -> str:
+    """``83.1 (82.0 to 84.2)``; the mean alone for one seed, a dash for none."""
+    if not found.count:
+        return NONE
+
+    def said(value: float) -> str:
+        text = number(value, digits)
+        return f"+{text}" if signed and not text.startswith("-") and float(text.replace(",", "")) != 0 else text
+
+    return said(found.mean) + (f" ({said(found.low)} to {said(found.high)})" if found.count > 1 else "")
+
+
+def of_runs(method: MethodRuns, of_run: OfRun) -> Interval:
+    """Mean and interval over a method's runs."""
+    return interval(np.array([of_run(run) for run in method.runs], dtype=np.float64))
+
+
+def p_value(p: float | None) -> str:
+    """Three digits of a p; a dash where nothing was tested."""
+    return NONE if p is None else number(p, 3) if p >= 0.0005 else "< 0.001"
+
+
+def results(methods: Sequence[MethodRuns], named: str = "") -> ReportTable:
+    """Accuracy and label area of each method with intervals and, beside them, the paired differences."""
+    end, base = last_shared_round(methods), baseline(methods, named)
+    measures = {"accuracy": accuracy_after(end), "area": label_area(methods, end)}
+    columns = ["method", "seeds", f"accuracy after round {end}, %", "area under the label curve, %"]
+    rows = [
+        [m.label, str(len(m.runs)), *(with_interval(of_runs(m, of).within(0, 100)) for of in measures.values())]
+        for m in methods
+    ]
+    words = set()
+    if base is not None:
+        for what, of in measures.items():
+            found = {d.label: d for d in differences(methods, base, of)}
+            tested = any(d.p is not None for d in found.values())
+            columns += [f"{what} minus {base.label}'s, points", *([f"{what}: p (Holm)"] if tested else [])]
+            words.add(len(columns))
+            columns.append(f"{what}: verdict")
+            for method, row in zip(methods, rows, strict=True):
+                own = found.get(method.label)
+                row += _difference_cells(own, tested) if own else [NONE] * (3 if tested else 2)
+    return ReportTable(columns, rows, "Results", words=frozenset(words))
+
+
+def _difference_cells(own: Difference, tested: bool) -> list[str]:
+    return [with_interval(own.interval, 2, signed=True), *([p_value(own.p)] if tested else []), own.verdict]
+
+
+BY_ROUND = "Every interval stands alone: of twenty, about one misses by chance."
+
+
+def by_round(methods: Sequence[MethodRuns], named: str = "") -> ReportTable | None:
+    """Differences of accuracy from the baseline's after some rounds; None without a baseline."""
+    base, rounds = baseline(methods, named), some_rounds(methods)
+    if base is None or len(rounds) < 2:
+        return None
+    after = [{d.label: d.interval for d in differences(methods, base, accuracy_after(r))} for r in rounds]
+    rows = [[m.label, *(with_interval(a[m.label], 2, signed=True) for a in after)] for m in methods if m is not base]
+    columns = (f"accuracy minus {base.label}'s, points, after round", *map(str, rounds))
+    return ReportTable(columns, rows, "Difference by round")
+
+
+def targets(methods: Sequence[MethodRuns]) -> list[float]:
+    """Accuracies worth asking after: what every run reached and what the best method ends with, in %."""
+    bests = [np.nanmax(100 * run.series("test_accuracy")) for m in methods for run in m.runs]
+    known = [b for b in bests if np.isfinite(b)]
+    ends = [float(np.nanmean(100 * m.last("test_accuracy"))) for m in methods if m.last("test_accuracy").size]
+    if not known or not ends:
+        return []
+    return sorted({float(np.floor(min(known))), float(np.floor(max(ends)))})
+
+
+REACHED = "Up to the first round that reached it; means over the seeds that got there, lowest and highest in brackets."
+
+
+def to_reach(methods: Sequence[MethodRuns], percents: Sequence[float]) -> ReportTable:
+    """Rounds, labels, seconds and inferences that each method took to an accuracy."""
+    rows, time = [], clock(methods)
+    for percent in percents:
+        for method in methods:
+            each = [reached(run, percent, time) for run in method.runs]
+            got = sum(np.isfinite(r.round) for r in each)
+            rows.append([f"{percent:g} %", method.label, f"{got} of {len(each)}", *_spent(each)])
+    columns = ("accuracy", "method", "seeds that got there", "round", "labels", time.name, "inferences")
+    return ReportTable(columns, rows, "What it took to reach an accuracy", text_columns=2)
+
+
+def _spent(each: Sequence[Reached]) -> list[str]:
+    """Means with the lowest and the highest: an interval about so few would reach below nothing."""
+    spent = {name: np.array([getattr(r, name) for r in each]) for name in ("round", "labels", "seconds", "inferences")}
+    return [mean_and_range(values, 0) for values in spent.values()]
+
+
+def cost(methods: Sequence[MethodRuns], named: str = "") -> ReportTable:
+    """What a round of each method costs, and how many times the baseline's seconds that is."""
+    base, time = baseline(methods, named), clock(methods)
+
+    def a_round(method: MethodRuns, key: str) -> Interval:
+        return of_runs(method, lambda run: float(np.nanmean(run.series(key)))).within(0)
+
+    against = a_round(base, time.key).mean if base is not None else float("nan")
+    rows = []
+    for method in methods:
+        seconds = a_round(method, time.key)
+        rows.append(
+            [
+                method.label,
+                with_interval(of_runs(method, lambda run: 100 * run.last("test_accuracy")).within(0, 100)),
+                with_interval(of_runs(method, lambda run: run.last("labels")).within(0), 0),
+                with_interval(seconds, 2),
+                number(seconds.mean / against, 2) if against else NONE,
+                with_interval(a_round(method, "inferred_samples"), 0),
+                with_interval(a_round(method, "inferences"), 0),
+            ]
+        )
+    times = f"times {base.label}" if base is not None else "times"
+    spent = f"{time.name} a round"
+    columns = ("method", "accuracy, %", "labels", spent, times, "inferred a client", "inferences a round")
+    table = ReportTable(columns, rows, "Cost")
+    return (
+        table
+        if base is not None
+        else ReportTable(
+            [c for c in columns if c != "times"], [[c for i, c in enumerate(r) if i != 4] for r in rows], "Cost"
+        )
+    )
+
+
+def findings(methods: Sequence[MethodRuns], named: str = "") -> list[str]:
+    """What the comparison found, some sentences a method, plainly."""
+    base, end = baseline(methods, named), last_shared_round(methods)
+    if base is None or not end:
+        return []
+    after = accuracy_after(end)
+    areas = {d.label: d for d in differences(methods, base, label_area(methods, end))}
+    return [
+        f"{d.label} against {base.label} after round {end}: {sentence(d, both_means(methods, d.label, base, after))} "
+        f"Area under the label curve: {sentence(areas[d.label])}"
+        for d in differences(methods, base, after)
+    ]
+
+
+def brief(methods: Sequence[MethodRuns], base: MethodRuns) -> list[list[str]]:
+    """A row a method: label, base, rounds, difference and verdict, difference of the areas and verdict."""
+    end = last_shared_round(methods)
+    found = differences(methods, base, accuracy_after(end))
+    areas = differences(methods, base, label_area(methods, end))
+    return [
+        [d.label, base.label, str(end), *_difference_cells(d, tested=False), *_difference_cells(area, tested=False)]
+        for d, area in zip(found, areas, strict=True)
+    ]
+
+
+def both_means(methods: Sequence[MethodRuns], label: str, base: MethodRuns, of_run: OfRun) -> tuple[float, float]:
+    """A method's mean and the base's over the seeds that both have; over each one's own where there is none."""
+    method = next(m for m in methods if m.label == label)
+    shared = {run.seed for run in method.runs} & {run.seed for run in base.runs}
+    own, theirs = ([of_run(r) for r in m.runs if r.seed in shared or not shared] for m in (method, base))
+    return float(np.mean(own)), float(np.mean(theirs))
+
+
+def sentence(difference: Difference, means: tuple[float, float] | None = None) -> str:
+    """One difference in words, after the means that it is of."""
+    between, seeds = difference.interval, difference.interval.count
+    text = f"{means[0]:.1f} % against {means[1]:.1f} %" if means is not None else ""
+    if not seeds:
+        return f"{text}{'; ' if text else ''}no seed in which both were measured, so no difference can be given."
+    text += f"{', ' if text else ''}{between.mean:+.2f} points"
+    if difference.verdict == UNKNOWN:
+        return f"{text} with one seed, which says nothing about noise."
+    p = p_value(difference.p)
+    test = "" if difference.p is None else f", p {p if p.startswith('<') else f'= {p}'} after Holm"
+    said = {
+        NOISE: "within noise",
+        HIGHER: "higher",
+        LOWER: "lower",
+        ABOVE: "higher by this interval alone (too few seeds for a test)",
+        BELOW: "lower by this interval alone (too few seeds for a test)",
+    }
+    seen = f"95 % interval {between.low:+.2f} to {between.high:+.2f}, {seeds} seeds{test}"
+    return f"{text} ({seen}): {said[difference.verdict]}."

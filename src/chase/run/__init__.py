@@ -1,0 +1,1 @@
+"""A run: the loop, its record, its checkpoint."""

@@ -1,0 +1,107 @@
+"""Several methods and seeds side by side in one directory.
+
+Every run has a directory of its own inside. All methods of one seed start from the same partition, the same
+initial labels and the same initial weights, because those are drawn from the seed alone. ``comparison.json``
+says what belongs to it, so that it can be gone on with: what is finished is not done again.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from chase.core.errors import RunDirectoryError, SettingsError
+from chase.core.messages import FORMAT
+from chase.run.experiment import Experiment, stop_reason
+from chase.run.record import MAY_CHANGE, Record, check_unchanged, write_atomically
+from chase.settings import Settings, from_mapping
+
+PLAN = "comparison.json"
+
+
+@dataclass(frozen=True)
+class ComparisonRun:
+    """One run of a comparison."""
+
+    name: str
+    """Its directory within the comparison's."""
+    settings: Settings
+
+
+def method_changes(text: str) -> dict[str, str]:
+    """What a method's name asks for: ``entropy``, or ``entropy@global`` for the same on the global model."""
+    strategy, at, model = text.strip().partition("@")
+    if not strategy or (at and model not in ("local", "global")):
+        raise SettingsError(f"'{text}' is no method: give NAME, NAME@local or NAME@global, with commas between")
+    return {"strategy": strategy} | ({"model": model} if at else {})
+
+
+def arm_name(method: str, seed: int) -> str:
+    """A directory name for a method and a seed."""
+    return f"{method.strip().replace(':', '.')}-seed{seed}"
+
+
+def plan_arms(values: Mapping[str, Any], methods: Sequence[str], seeds: Sequence[int]) -> list[ComparisonRun]:
+    """All methods of one seed after the other; every setting is checked before anything runs."""
+    twice = {method for method in methods if methods.count(method) > 1}
+    if twice:
+        raise SettingsError(f"method '{sorted(twice)[0]}' is named twice: give each once")
+    if values.get("annotator", "oracle") != "oracle":
+        raise SettingsError("a comparison is labelled by the oracle: a person labels one run at a time")
+    return [
+        ComparisonRun(
+            arm_name(method, seed), from_mapping({**values, **method_changes(method), "seed": seed}).resolved()
+        )
+        for seed in seeds
+        for method in methods
+    ]
+
+
+def is_comparison(path: Path) -> bool:
+    """Whether a directory holds a comparison."""
+    return os.path.isfile(path / PLAN)  # unlike Path.is_file, never raises
+
+
+def read_arms(path: Path, changes: Mapping[str, Any] | None = None) -> list[ComparisonRun]:
+    """The runs that belong to the comparison in a directory, with ``rounds`` and the like changed on request."""
+    try:
+        body = json.loads((path / PLAN).read_text(encoding="utf-8"))
+        if body["format"] != FORMAT:
+            raise RunDirectoryError(f"{path / PLAN} has format {body['format']}, this version reads {FORMAT}")
+        arms = {str(name): dict(settings) for name, settings in body["arms"].items()}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise RunDirectoryError(f"{path / PLAN} cannot be read: {error}") from None
+    odd = sorted(set(changes or {}) - MAY_CHANGE)
+    if odd:
+        raise RunDirectoryError(f"{odd[0]} cannot change in a comparison that has begun; {sorted(MAY_CHANGE)} can")
+    return [
+        ComparisonRun(name, from_mapping({**values, **(changes or {})}).resolved()) for name, values in arms.items()
+    ]
+
+
+def write_arms(path: Path, arms: Sequence[ComparisonRun]) -> None:
+    """Note the runs, beside those that the directory has already."""
+    known = {arm.name: arm.settings for arm in read_arms(path)} if is_comparison(path) else {}
+    for arm in arms:
+        if arm.name in known:
+            check_unchanged(path / arm.name, known[arm.name].model_dump(), arm.settings)
+    known |= {arm.name: arm.settings for arm in arms}
+    body = {"format": FORMAT, "arms": {name: settings.model_dump() for name, settings in known.items()}}
+    write_atomically(path / PLAN, json.dumps(body, indent=1).encode())
+
+
+def open_arm(path: Path, arm: ComparisonRun) -> Experiment | None:
+    """The run to begin or to go on with; None when it is finished."""
+    where = path / arm.name
+    if not (where / "settings.toml").exists():
+        return Experiment.begin(arm.settings, where)
+    record = Record.open(where)
+    check_unchanged(where, record.settings.model_dump(), arm.settings)
+    changes = {key: getattr(arm.settings, key) for key in MAY_CHANGE}
+    if stop_reason(arm.settings, record.metrics):
+        return None
+    return Experiment.resume(where, changes)

@@ -1,0 +1,1 @@
+"""The server: orders, averaging and evaluation."""

@@ -1,0 +1,169 @@
+"""The server's side of a round: orders out, labelled-size-weighted average in.
+
+The form of a run (the setting ``form``) is decided here alone: which rounds begin with a fresh
+start, in which a client asks, and which are tracked.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from chase.core.errors import SettingsError, UpdateError
+from chase.core.messages import ClientId, ClientUpdate, RoundOrder
+from chase.core.randomness import fold, rng
+from chase.core.weights import Array, Arrays, Weights, average, check_fits
+from chase.learning.loss_prediction import new_predictor, to_extras, with_taps
+from chase.models.catalog import NetSpec, build
+from chase.models.net import get_weights, start_from
+from chase.server.aggregation import SERVERS, ServerPlan
+from chase.settings import Settings
+
+
+def participants(settings: Settings, round: int) -> list[ClientId]:
+    """The clients that take part in a round: an exact share is drawn, then each comes by chance; in id order."""
+    clients = list(range(settings.clients))
+    if settings.share_of_clients < 1.0:
+        count = max(1, math.floor(settings.share_of_clients * settings.clients + 0.5))
+        draw = rng(settings.seed, "share-of-clients", round)
+        clients = sorted(draw.choice(settings.clients, size=count, replace=False).tolist())
+    if settings.take_part >= 1.0:
+        return clients
+    return [c for c in clients if rng(settings.seed, "take-part", round, c).random() < settings.take_part]
+
+
+def check_update(update: ClientUpdate, order: RoundOrder, extras: Arrays) -> None:
+    """Refuse an update that does not fit the order it answers."""
+    who = f"update of client {update.client} for round {order.round}"
+    if update.round != order.round:
+        raise UpdateError(f"{who}: it answers round {update.round}")
+    if update.num_labeled < 0:
+        raise UpdateError(f"{who}: its labelled count is {update.num_labeled}")
+    check_fits(update.weights, order.weights, who)
+    check_fits(update.extras, extras, who)
+
+
+@dataclass(frozen=True)
+class Start:
+    """Weights to begin with, and whatever travels beside them."""
+
+    weights: Weights
+    extras: Arrays = field(default_factory=dict)
+
+
+def new_start(spec: NetSpec, settings: Settings, number: int = 0) -> Start:
+    """Seeded initial weights, or those of ``init_weights``; number 0 begins the run, later starts count on."""
+    seed = settings.seed if number == 0 else fold(settings.seed, "start", number)
+    net = build(spec, seed)
+    if settings.init_weights:
+        start_from(net, Path(settings.init_weights))
+    if "loss_module" not in settings.needs:
+        return Start(get_weights(net))
+    return Start(get_weights(net), to_extras(new_predictor(with_taps(net), spec.shape, seed)))
+
+
+def start_number(settings: Settings, round: int) -> int:
+    """Which fresh start the round begins with; 0 when it goes on from the global model."""
+    if settings.form == "reset":
+        return round - 1
+    if settings.form == "cycles" and (round - 1) % settings.cycle_rounds == 0:
+        return (round - 1) // settings.cycle_rounds
+    return 0
+
+
+def phase(settings: Settings, round: int) -> str:
+    """In cycles all clients ask at the start of each cycle but the first; otherwise each by its calendar."""
+    if settings.form != "cycles":
+        return "turn"
+    return "select" if start_number(settings, round) else "train"
+
+
+def tracked(settings: Settings, round: int) -> bool:
+    """In cycles only the last round of each counts, unless alignment or the user wants EV in all."""
+    last = round % settings.cycle_rounds == 0
+    return settings.form != "cycles" or last or settings.aligns or settings.track_ev
+
+
+class Server:
+    """Holds the global model, what travels beside it, and the state of the server rule."""
+
+    def __init__(
+        self, run: str, settings: Settings, weights: Weights, extras: Arrays | None = None, spec: NetSpec | None = None
+    ) -> None:
+        self.run, self.settings, self.weights, self.extras = run, settings, weights, dict(extras or {})
+        self._spec, self._rule_state = spec, dict[str, Array]()
+        self._start: Start | None = None
+        self._plan = ServerPlan(
+            lr=SERVERS[settings.server].lr if settings.server_lr is None else settings.server_lr,
+            momentum=settings.server_momentum,
+            beta2=settings.server_beta2,
+            tau=settings.server_tau,
+        )
+
+    def orders(self, round: int) -> dict[ClientId, RoundOrder]:
+        """What each client that takes part is asked to do."""
+        settings, number = self.settings, start_number(self.settings, round)
+        self._start = self._fresh(number) if number else None
+        extras = dict(self.extras)
+        if self._start is not None:
+            extras |= {f"start.{name}": array for name, array in self._start.extras.items()}
+        order = RoundOrder(
+            self.run,
+            round,
+            settings.seed,
+            self.weights,
+            phase=phase(settings, round),
+            start=None if self._start is None else self._start.weights,
+            track=tracked(settings, round),
+            extras=extras,
+        )
+        return dict.fromkeys(participants(settings, round), order)
+
+    def _fresh(self, number: int) -> Start:
+        if self._spec is None:
+            raise SettingsError(f"form = '{self.settings.form}' starts anew, so the server must know the network")
+        return new_start(self._spec, self.settings, number)
+
+    def aggregate(self, orders: dict[ClientId, RoundOrder], updates: Sequence[ClientUpdate]) -> None:
+        """Average the updates by labelled-set size, in client-id order, into the global model.
+
+        A round without updates keeps the model; in isolation there is nothing to average.
+        """
+        answered: set[ClientId] = set()
+        for update in updates:
+            if update.client not in orders:
+                raise UpdateError(f"update of client {update.client} answers no order of this round")
+            if update.client in answered:
+                raise UpdateError(f"update of client {update.client} came twice in this round")
+            answered.add(update.client)
+            check_update(update, orders[update.client], self.extras)
+        counted = sorted((u for u in updates if u.num_labeled > 0), key=lambda u: u.client)
+        if self.settings.form == "isolated":
+            return
+        if self._start is not None and (counted or self.settings.form == "cycles"):
+            self.weights, self.extras, self._rule_state = self._start.weights, dict(self._start.extras), {}
+        if not counted:
+            return
+        mean = average([(u.weights, float(u.num_labeled)) for u in counted])
+        rule = SERVERS[self.settings.server].rule
+        self.weights, self._rule_state = rule(self.weights, mean, self._rule_state, self._plan)
+        self.extras = average([(u.extras, float(u.num_labeled)) for u in counted]) if self.extras else {}
+
+    def to_arrays(self) -> dict[str, Array]:
+        """Everything for a file: the model under its own names, the rest under names with a slash."""
+        arrays = dict(self.weights)
+        arrays |= {f"extras/{name}": array for name, array in self.extras.items()}
+        return arrays | {f"rule/{name}": array for name, array in self._rule_state.items()}
+
+    def restore(self, arrays: Arrays) -> None:
+        """Go on from what ``to_arrays`` gave."""
+        self.weights = model_of(arrays)
+        self.extras = {n.removeprefix("extras/"): a for n, a in arrays.items() if n.startswith("extras/")}
+        self._rule_state = {n.removeprefix("rule/"): a for n, a in arrays.items() if n.startswith("rule/")}
+
+
+def model_of(arrays: Arrays) -> dict[str, Array]:
+    """The global model out of a saved server state."""
+    return {name: array for name, array in arrays.items() if "/" not in name}

@@ -1,0 +1,1 @@
+"""Engines that simulate clients on this machine."""

@@ -1,0 +1,50 @@
+"""Which engine runs a simulation."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+
+import torch
+
+from chase.core.errors import SettingsError
+from chase.core.messages import ClientId
+from chase.run.checkpoint import Checkpoint, SavedFile
+from chase.run.engine import Engine
+from chase.settings import Settings
+from chase.simulation.inprocess import InProcess
+from chase.simulation.workers import Workers
+from chase.simulation.world import World
+
+
+def cores() -> int:
+    """How many cores this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def worker_count(settings: Settings) -> int:
+    """How many worker processes to start; 0 means none: everything in this process."""
+    if settings.engine == "inprocess" or settings.device != "cpu":
+        return 0
+    wanted = min(settings.workers or cores(), settings.clients)
+    return wanted if wanted > 1 or settings.engine == "workers" else 0
+
+
+def make_engine(world: World, checkpoint: Checkpoint, saved: Mapping[ClientId, SavedFile]) -> Engine:
+    """Workers on a CPU with several cores, else in process."""
+    check_device(world.settings.device)
+    count = worker_count(world.settings)
+    if count == 0:
+        return InProcess(world, checkpoint, saved)
+    return Workers(world, checkpoint, saved, count)
+
+
+def check_device(device: str) -> None:
+    """Refuse a device that torch does not know or does not have."""
+    try:
+        torch.empty(1, device=device)
+    except (RuntimeError, AssertionError) as error:
+        reason = str(error).splitlines()[0]
+        raise SettingsError(f"device = '{device}' cannot be used here ({reason}): use device=cpu") from None

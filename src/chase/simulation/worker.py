@@ -1,0 +1,167 @@
+"""The other end of the ``workers`` engine: a process of one thread that runs turns when told.
+
+Started as ``python -m chase.simulation.worker LINE LIFE DATA`` with three inherited descriptors: the
+line that frames go over, a pipe that closes when the parent ends, and the shared memory with the
+data. It ends when the parent does, also in the middle of a turn.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import sys
+import threading
+import time
+import traceback
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from chase.core.arena import Arena
+from chase.core.errors import ChaseError
+from chase.core.messages import RoundOrder
+from chase.core.weights import Array
+from chase.data.resident import Column, Samples
+from chase.learning.inference import logits
+from chase.models.net import set_weights
+from chase.run.checkpoint import Checkpoint, SavedFile
+from chase.settings import Settings
+from chase.simulation import frames
+from chase.simulation.clients import SimulatedClients
+from chase.simulation.world import World
+
+
+def pack_world(world: World) -> tuple[dict[str, Any], dict[str, Array]]:
+    """The world as plain values and arrays."""
+    header = {
+        "settings": world.settings.model_dump(),
+        "num_classes": world.num_classes,
+        "train": _describe(world.samples),
+        "test": _describe(world.test),
+    }
+    arrays = {
+        "train": world.samples.inputs.numpy(),
+        "test": world.test.inputs.numpy(),
+        "truth": world.truth,
+        "parts": np.concatenate(world.parts),
+        "cuts": np.cumsum([part.size for part in world.parts])[:-1].astype(np.int64),
+    }
+    return header, arrays
+
+
+def unpack_world(header: dict[str, Any], arrays: dict[str, Array]) -> World:
+    """The world that ``pack_world`` took apart; its arrays stay where they are."""
+    return World(
+        settings=Settings(**header["settings"]),
+        samples=_samples(header["train"], arrays["train"]),
+        truth=arrays["truth"],
+        num_classes=header["num_classes"],
+        parts=np.split(arrays["parts"], arrays["cuts"]),
+        test=_samples(header["test"], arrays["test"]),
+    )
+
+
+def _describe(samples: Samples) -> dict[str, Any]:
+    about = {"kind": samples.kind, "mean": samples.mean, "std": samples.std, "vocabulary": samples.vocabulary}
+    return about | {"columns": [column.to_json() for column in samples.columns]}
+
+
+def _samples(about: dict[str, Any], inputs: Array) -> Samples:
+    mean, std = tuple(about["mean"]), tuple(about["std"])
+    columns = tuple(Column.from_json(body) for body in about["columns"])
+    return Samples(torch.from_numpy(inputs), about["kind"], mean, std, None, about["vocabulary"], columns)
+
+
+def end_with_parent(life: int) -> None:
+    """End this process as soon as the parent's end of the pipe closes, whatever it is doing."""
+
+    def watch() -> None:
+        os.read(life, 1)
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
+class Worker:
+    """Answers frames: "order" (keep a model), "turn" (run a client), "test" (infer part of the test set)."""
+
+    def __init__(self, world: World, checkpoint: Checkpoint) -> None:
+        self._world, self._roster = world, SimulatedClients(world, checkpoint)
+        self._orders: dict[int, RoundOrder] = {}
+
+    def handle(self, header: dict[str, Any], arrays: dict[str, Array]) -> frames.Frame | None:
+        """The answer to one frame; an order has none."""
+        kind = header["kind"]
+        if kind == "order":
+            self._keep(header, arrays)
+            return None
+        order = self._orders[header["order"]]
+        if kind == "test":
+            set_weights(self._roster.net, order.weights)
+            rows = torch.arange(header["first"], header["last"])
+            return {"kind": "logits"}, {"logits": logits(self._roster.net, self._world.test, rows).numpy()}
+        saved = SavedFile(**header["saved"]) if header["saved"] else None
+        turn, now_saved = self._roster.take_turn(header["client"], order, saved)
+        update = turn.update
+        answer = {
+            "kind": "update",
+            "num_labeled": update.num_labeled,
+            "metrics": dict(update.metrics),
+            "journal": list(turn.journal),
+            "saved": vars(now_saved),
+        }
+        weights = {f"w.{name}": array for name, array in update.weights.items()}
+        return answer, weights | {f"x.{name}": array for name, array in update.extras.items()}
+
+    def _keep(self, header: dict[str, Any], arrays: dict[str, Array]) -> None:
+        if header["order"] == 0:
+            self._orders.clear()
+        self._orders[header["order"]] = RoundOrder(
+            **header["fields"],
+            weights=part_of(arrays, "w."),
+            start=part_of(arrays, "s.") or None,
+            extras=part_of(arrays, "x."),
+        )
+
+
+def part_of(arrays: dict[str, Array], prefix: str) -> dict[str, Array]:
+    """The arrays of a frame that have the prefix, without it."""
+    return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
+
+
+def serve(line: socket.socket, data: int) -> None:
+    """Answer frames until the line closes."""
+    hello, _ = frames.receive(line)
+    sys.path[:] = hello["path"]
+    arena = Arena.attach(data, hello["layout"])
+    worker = Worker(unpack_world(hello["world"], arena.arrays), Checkpoint(Path(hello["checkpoint"])))
+    while True:
+        header, arrays = frames.receive(line)
+        try:
+            answer = worker.handle(header, arrays)
+        except ChaseError as error:
+            answer = {"kind": "refused", "text": str(error)}, {}
+        except Exception:
+            answer = {"kind": "broken", "text": traceback.format_exc()}, {}
+        if answer is not None:
+            header, arrays = answer
+            frames.send(line, {**header, "processor": time.process_time()}, arrays)
+
+
+def main() -> None:
+    """Entry point of the process."""
+    line, life, data = (int(number) for number in sys.argv[1:4])
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    end_with_parent(life)
+    torch.set_num_threads(1)
+    try:
+        serve(socket.socket(fileno=line), data)
+    except frames.Gone:
+        os._exit(0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,119 @@
+"""What a simulation is made of: the data, who gets which samples and initial labels, and what that covers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import nn
+
+from chase.annotation.behaviour import Behaviour, behaviours, per_cycle
+from chase.client.build import build_net
+from chase.client.state import ClientState
+from chase.core.errors import DataError, SettingsError
+from chase.core.messages import ClientId
+from chase.core.pools import SampleIds
+from chase.core.randomness import rng
+from chase.data import partition, sources
+from chase.data.coverage import Coverage, coverage
+from chase.data.resident import DataSet, Samples
+from chase.settings import Settings
+
+PARTITIONS: dict[str, Callable[[Settings, DataSet], list[SampleIds]]] = {
+    "classes": lambda s, d: partition.by_classes(d.train_labels, s.clients, s.classes_per_client, s.seed),
+    "dirichlet": lambda s, d: partition.dirichlet(d.train_labels, s.clients, s.alpha, s.seed),
+    "iid": lambda s, d: partition.iid(d.train_labels, s.clients, s.seed),
+    "natural": lambda s, d: partition.natural(groups_of(d), owners_of(s, d)),
+    "shards-reference": lambda s, d: partition.shards_reference(
+        d.train_labels, s.clients, s.classes_per_client, s.seed
+    ),
+}
+
+
+def groups_of(data: DataSet) -> SampleIds:
+    """The natural owner of each training row, where the data has one."""
+    if data.groups is None:
+        raise DataError(
+            f"partition = natural, but '{data.name}' has no owners: use classes, dirichlet or iid, or name the "
+            "site_column of your own table"
+        )
+    return data.groups
+
+
+def owners_of(settings: Settings, data: DataSet) -> SampleIds:
+    """The owners that become clients."""
+    groups_of(data)
+    return partition.natural_owners(data.group_sizes, settings.clients, settings.min_owned, settings.seed)
+
+
+def split_among_clients(settings: Settings, data: DataSet) -> list[SampleIds]:
+    """The rows of each client; one without any is refused."""
+    parts = PARTITIONS[settings.partition](settings, data)
+    parts = [partition.some_rows(part, settings.data_share, settings.seed, c) for c, part in enumerate(parts)]
+    empty = [client for client, part in enumerate(parts) if part.size == 0]
+    if empty:
+        raise DataError(
+            f"{len(empty)} of {settings.clients} clients would get no sample (client {empty[0]} first): "
+            "use fewer clients or more data"
+        )
+    return parts
+
+
+def load_data(settings: Settings) -> DataSet:
+    """The data set, tested on what the settings say: the owners that take part, and at most ``test_limit`` samples."""
+    data = sources.load(settings.data, settings.data_dir, settings.data_options)
+    if settings.augment and data.train.kind != "image":
+        raise SettingsError(f"augment = true, but '{data.name}' has texts; crops and flips are for images")
+    rows = np.arange(len(data.test))
+    if settings.partition == "natural" and data.test_groups is not None:
+        rows = rows[np.isin(data.test_groups, owners_of(settings, data))]
+    if settings.test_limit and rows.size > settings.test_limit:
+        rows = np.sort(rng(settings.seed, "test-limit").choice(rows, size=settings.test_limit, replace=False))
+    return data if rows.size == len(data.test) else data.tested_on(rows)
+
+
+def initial_rows(settings: Settings, client: ClientId, part: SampleIds, truth: NDArray[np.int64]) -> SampleIds:
+    """The rows of a client that are labelled at the start."""
+    draw = rng(settings.seed, "initial-labels", client)
+    return partition.initial_labels(part, truth, settings.initial_labels, settings.initial_per_class, draw)
+
+
+def count_coverage(settings: Settings, data: DataSet, parts: list[SampleIds]) -> Coverage:
+    """Who holds what, and has which labels, before the first round."""
+    labeled = [initial_rows(settings, client, part, data.train_labels) for client, part in enumerate(parts)]
+    names: list[str] = []
+    if settings.partition == "natural":
+        names = [data.group_names[owner] for owner in owners_of(settings, data)]
+    return coverage(data.train_labels, data.classes, parts, labeled, names)
+
+
+@dataclass(frozen=True)
+class World:
+    """What a simulation is made of. The truth is for the oracles alone."""
+
+    settings: Settings
+    samples: Samples
+    truth: NDArray[np.int64]
+    num_classes: int
+    parts: list[SampleIds]
+    test: Samples
+
+    def behaviours(self) -> list[Behaviour]:
+        """One a client; in cycles a share of its original unlabelled pool, asked for once a cycle."""
+        s = self.settings
+        if s.form == "cycles":
+            pools = [self.start(client).pools.unlabeled.size for client in range(s.clients)]
+            return [per_cycle(pool, s.cycle_rounds, s.cycle_budget) for pool in pools]
+        return behaviours(s.behaviour, s.clients, s.seed, s.budget, s.period)
+
+    def start(self, client: ClientId) -> ClientState:
+        """The client before its first turn."""
+        part = self.parts[client]
+        labeled = initial_rows(self.settings, client, part, self.truth)
+        return ClientState.start(part, labeled, self.truth[labeled])
+
+    def net(self) -> nn.Module:
+        """The network with its initial weights."""
+        return build_net(self.settings, self.samples, self.num_classes)

@@ -1,0 +1,192 @@
+"""Engines: the same bits whichever runs the clients, and no worker dies or lives on unnoticed."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from chase.core.arena import Arena
+from chase.core.weights import digest, read
+from chase.data import sources
+from chase.models.net import get_weights
+from chase.run.checkpoint import Checkpoint
+from chase.run.experiment import Experiment, split_among_clients
+from chase.server.server import Server
+from chase.settings import Settings, load
+from chase.simulation.inprocess import InProcess
+from chase.simulation.workers import WorkerFailed, Workers
+from chase.simulation.world import World
+
+
+def settings(**changes: Any) -> Settings:
+    return load("digits", {"clients": 5, "rounds": 3, "local_epochs": 3, "seed": 7, **changes})
+
+
+def make_world(chosen: Settings) -> World:
+    data = sources.load("digits")
+    parts = split_among_clients(chosen, data)
+    return World(chosen, data.train, data.train_labels, data.num_classes, parts, data.test)
+
+
+def outcome(path: Path, **changes: Any) -> tuple[list[dict[str, Any]], str]:
+    """Metrics without timings and the fingerprint of the final weights."""
+    metrics = Experiment.begin(settings(**changes), path).run()
+    plain = [{k: v for k, v in m.items() if not k.startswith("seconds")} for m in metrics]
+    last = metrics[-1]["round"]
+    return plain, digest(read(path / "checkpoint" / f"server-{last:06d}.safetensors"))
+
+
+@pytest.mark.parametrize("strategy", ["chase", "random"])
+def test_every_engine_and_number_of_workers_gives_the_same_bits(tmp_path: Path, strategy: str) -> None:
+    reference = outcome(tmp_path / "in", engine="inprocess", strategy=strategy)
+    for workers in (1, 2, 3):
+        assert outcome(tmp_path / f"w{workers}", engine="workers", workers=workers, strategy=strategy) == reference
+
+
+def test_processor_seconds_count_the_workers_too(tmp_path: Path) -> None:
+    chosen = settings(engine="workers")
+    world = make_world(chosen)
+    server = Server("run", chosen, get_weights(world.net()))
+    engine = Workers(world, Checkpoint(tmp_path / "a"), {}, 2)
+    try:
+        told = [engine.processor_seconds()]
+        for round in (1, 2):
+            engine.run_round(server.orders(round))
+            told.append(engine.processor_seconds())
+    finally:
+        engine.close()
+    assert told[0] == 0 < told[1] < told[2]
+
+
+def test_a_worker_that_dies_is_replaced_and_named(tmp_path: Path) -> None:
+    chosen = settings(engine="workers")
+    world = make_world(chosen)
+    plain = InProcess(world, Checkpoint(tmp_path / "a"), {})
+    engine = Workers(world, Checkpoint(tmp_path / "b"), {}, 2)
+    try:
+        weights = get_weights(world.net())
+        for round in (1, 2):
+            orders = Server("run", chosen, weights).orders(round)
+            os.kill(engine.pids[0], signal.SIGKILL)
+            mine, reference = engine.run_round(orders), plain.run_round(orders)
+            assert [digest(u.weights) for u in mine.updates] == [digest(u.weights) for u in reference.updates]
+            assert mine.journal == reference.journal
+        assert len(engine.notes) >= 1
+        assert "worker 0" in engine.notes[0]
+        assert "signal 9" in engine.notes[0]
+    finally:
+        engine.close()
+
+
+def test_a_client_that_kills_every_worker_ends_the_run_with_its_name(tmp_path: Path) -> None:
+    (tmp_path / "deadly.py").write_text(
+        "import os, signal\n"
+        "from chase.models.convnets import TinyCNN\n"
+        "class Net(TinyCNN):\n"
+        "    def embed(self, x):\n"
+        "        if self.training:\n"
+        "            os.kill(os.getpid(), signal.SIGKILL)\n"
+        "        return super().embed(x)\n"
+    )
+    sys.path.insert(0, str(tmp_path))
+    try:
+        world = make_world(settings(net="deadly:Net"))
+        engine = Workers(world, Checkpoint(tmp_path / "c"), {}, 1)
+        try:
+            orders = Server("run", world.settings, get_weights(world.net())).orders(1)
+            with pytest.raises(WorkerFailed, match=r"3 workers died while running client \d"):
+                engine.run_round({0: orders[0]})
+        finally:
+            engine.close()
+    finally:
+        sys.path.remove(str(tmp_path))
+
+
+def test_errors_in_a_worker_reach_the_caller(tmp_path: Path) -> None:
+    world = make_world(settings())
+    blocked = tmp_path / "file"
+    blocked.write_text("not a directory")
+    engine = Workers(world, Checkpoint(blocked / "checkpoint"), {}, 1)
+    try:
+        orders = Server("run", world.settings, get_weights(world.net())).orders(1)
+        with pytest.raises(WorkerFailed, match="client 0, round 1, saving"):
+            engine.run_round({0: orders[0]})
+    finally:
+        engine.close()
+
+
+def test_the_test_set_is_shared_out_without_changing_a_bit(tmp_path: Path) -> None:
+    world = make_world(settings(net="mnist-cnn"))
+    twin = World(**{**vars(world), "settings": settings()})
+    weights = get_weights(twin.net())
+    engine = Workers(twin, Checkpoint(tmp_path / "a"), {}, 3)
+    try:
+        spread = engine.test_logits(weights)
+    finally:
+        engine.close()
+    assert torch.equal(spread, InProcess(twin, Checkpoint(tmp_path / "b"), {}).test_logits(weights))
+
+
+def alive(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
+    except OSError:
+        return False
+    return state != "Z"
+
+
+def children(pid: int) -> list[int]:
+    return [int(p) for p in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="reads /proc to find the worker processes")
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
+def test_no_worker_outlives_the_parent(tmp_path: Path, how: signal.Signals) -> None:
+    code = "from chase.cli import main; main()"
+    arguments = ["run", "digits", "--out", str(tmp_path / "run"), "--set", "engine=workers", "--set", "workers=2"]
+    process = subprocess.Popen(
+        [sys.executable, "-c", code, *arguments], stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+    )
+    try:
+        metrics = tmp_path / "run" / "metrics.jsonl"
+        deadline = time.monotonic() + 60
+        while not (metrics.exists() and metrics.stat().st_size) and time.monotonic() < deadline:
+            time.sleep(0.1)
+        workers = children(process.pid)
+        assert len(workers) == 2
+        process.send_signal(how)
+        process.wait(timeout=30)
+        deadline = time.monotonic() + 10
+        while any(alive(pid) for pid in workers) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        assert not any(alive(pid) for pid in workers)
+        if how == signal.SIGINT:
+            assert process.returncode == 130
+            assert process.stdout is not None
+            assert b"chase resume" in process.stdout.read()
+    finally:
+        process.kill()
+        process.wait()
+        if process.stdout is not None:
+            process.stdout.close()
+
+
+def test_an_arena_holds_what_it_was_given() -> None:
+    arrays = {"a": np.arange(7, dtype=np.int64), "b": np.ones((3, 2), dtype=np.uint8), "none": np.empty(0)}
+    arena = Arena.holding(arrays)
+    twin = Arena.attach(arena.descriptor, arena.layout)
+    for name, array in arrays.items():
+        assert (twin.arrays[name] == array).all()
+        assert twin.arrays[name].dtype == array.dtype
+    arena.arrays["a"][0] = 99
+    assert twin.arrays["a"][0] == 99
+    arena.close()
