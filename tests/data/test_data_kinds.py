@@ -10,7 +10,7 @@ import torch
 
 from chase.core.errors import DataError
 from chase.data.cache import cached
-from chase.data.decoded import Decoded, Part
+from chase.data.decoded import DataPart, Decoded
 from chase.data.resident import Column, Samples
 
 COLUMNS = (Column("age"), Column("ward", "categorical", ("a", "b", "c")))
@@ -36,7 +36,7 @@ def test_a_table_without_its_columns_is_refused() -> None:
 
 def test_the_columns_of_a_table_stay_in_the_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CHASE_CACHE", str(tmp_path))
-    part = Part(np.zeros((2, 2), dtype=np.float32), np.array([0, 1]))
+    part = DataPart(np.zeros((2, 2), dtype=np.float32), np.array([0, 1]))
     made = Decoded("wards", "table", part, part, ("no", "yes"), columns=COLUMNS)
     assert cached("wards", "key", lambda: made).columns == COLUMNS
     again = cached("wards", "key", lambda: pytest.fail("decoded twice"))
