@@ -50,6 +50,9 @@ class Settings(BaseModel):
     channels: Literal[0, 1, 3] = Field(0, description="own images: 1 grey, 3 colour, 0 as they are")
     channel_mean: str = Field("", description="own images: means to subtract, from 0 to 1, separated by commas")
     channel_std: str = Field("", description="own images: deviations to divide by, separated by commas")
+    pixel_range: str = Field(
+        "", description="own images of more than 8 bits: lowest and highest value, for example 0,4095 (empty = found)"
+    )
     bad_images: Literal["fail", "skip"] = Field("fail", description="what to do with unreadable images")
     tokens: Literal["words", "characters"] = Field("words", description="own texts: what a token is")
     text_length: int = Field(64, ge=1, le=4096, description="own texts: tokens kept of a text")
@@ -232,6 +235,7 @@ class Settings(BaseModel):
             channels=self.channels,
             mean=_numbers("channel_mean", self.channel_mean),
             std=_numbers("channel_std", self.channel_std),
+            scale=_range("pixel_range", self.pixel_range),
             bad_images=self.bad_images,
             tokens=self.tokens,
             text_length=self.text_length,
@@ -269,6 +273,16 @@ def _numbers(key: str, text: str) -> tuple[float, ...]:
         return tuple(float(part) for part in _listed(text))
     except ValueError:
         raise SettingsError(f"{key} = {text!r} does not fit: give numbers separated by commas") from None
+
+
+def _range(key: str, text: str) -> tuple[float, float] | tuple[()]:
+    """Two rising numbers separated by a comma, or nothing."""
+    numbers = _numbers(key, text)
+    if not numbers:
+        return ()
+    if len(numbers) != 2 or not numbers[0] < numbers[1]:
+        raise SettingsError(f"{key} = {text!r} does not fit: give the lowest and the highest value, for example 0,4095")
+    return numbers[0], numbers[1]
 
 
 def from_mapping(values: Mapping[str, Any]) -> Settings:

@@ -149,9 +149,9 @@ def test_files_are_read_as_training_images_are(tmp_path, mode, channels):
         Image.fromarray(noise[..., 0].astype(np.uint16) * 200).save(path)
     else:
         Image.fromarray(noise).convert(mode).save(path)
-    wanted = decode([path], ["image"], DataOptions(image_size=8, channels=channels)).pixels[0]
-    got, _ = load_model.read_image(path, (channels, 8, 8))
-    np.testing.assert_array_equal(got.numpy(), wanted)
+    wanted = decode([path], ["image"], DataOptions(image_size=8, channels=channels))
+    got, _ = load_model.read_image(path, (channels, 8, 8), wanted.scale)
+    np.testing.assert_array_equal(got.numpy(), wanted.pixels[0])
 
 
 def bad_inputs(run_dir: Path, tmp_path: Path) -> dict[str, tuple[tuple[object, ...], str]]:

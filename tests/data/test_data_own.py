@@ -92,7 +92,7 @@ def test_a_truncated_image_is_named(folder):
 
 def test_images_of_different_sizes_need_a_size(folder):
     fill_folder(folder, "emu", 2, 30, size=8)
-    with pytest.raises(DataError, match=r"is 8x8 and the first is 6x6: set image_size"):
+    with pytest.raises(DataError, match=r"emu/0.png is 8x8 and .*cat/0.png is 6x6: set image_size"):
         sources.load(str(folder))
     assert sources.load(str(folder), options=DataOptions(image_size=7)).train.shape == (3, 7, 7)
 

@@ -12,6 +12,7 @@ from chase.core.errors import DataError
 from chase.core.randomness import rng
 from chase.data.decoded import DataPart, Decoded, Inputs, Labels
 from chase.data.images import channel_statistics
+from chase.data.pictures import BYTE, Scale
 from chase.data.resident import Kind
 
 
@@ -26,6 +27,7 @@ class Raw:
     owners: Sequence[str] | None = None
     problems: tuple[str, ...] = ()
     vocabulary: int = 0
+    scale: Scale = BYTE
 
 
 def agree_classes(labels: Sequence[str | None], wanted: tuple[str, ...]) -> tuple[str, ...]:
@@ -68,6 +70,8 @@ def hold_out(labels: Labels, share: float) -> NDArray[np.bool_]:
 def row_keys(inputs: Inputs) -> NDArray[np.uint64]:
     """A 64-bit key a row, the same for equal rows."""
     flat = inputs.reshape(inputs.shape[0], -1)
+    if flat.dtype.kind == "f":
+        flat = np.ascontiguousarray(flat, dtype=np.float32).view(np.uint32)
     odd = rng(0, "row-keys").integers(1, 2**63, size=flat.shape[1], dtype=np.uint64) * np.uint64(2) + np.uint64(1)
     keys = np.empty(flat.shape[0], dtype=np.uint64)
     for start in range(0, flat.shape[0], 2048):
@@ -116,7 +120,16 @@ def assemble(
         problems += (f"{twice} of {second.labels.size} test samples are also in the training part",)
     if train.kind == "image" and (mean is None or std is None):
         mean, std = channel_statistics(first.inputs)
-    decoded = Decoded(name, train.kind, first, second, classes, problems=problems, vocabulary=train.vocabulary)
+    decoded = Decoded(
+        name,
+        train.kind,
+        first,
+        second,
+        classes,
+        problems=problems,
+        vocabulary=train.vocabulary,
+        scale=train.scale,
+    )
     if train_owners is not None:
         sizes = np.bincount(train_owners, minlength=len(names))
         decoded = replace(decoded, owner_names=names, owner_sizes=tuple(int(n) for n in sizes))

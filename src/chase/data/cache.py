@@ -22,7 +22,7 @@ import numpy as np
 from chase.data.decoded import DataPart, Decoded
 from chase.data.resident import Column
 
-FORMAT = 1
+FORMAT = 2
 """Part of every key: raise it when decoding changes."""
 _ARRAYS = ("inputs", "labels", "owners")
 
@@ -81,6 +81,7 @@ def _write(entry: Path, made: Decoded) -> None:
             "owner_sizes": made.owner_sizes,
             "vocabulary": made.vocabulary,
             "columns": [column.to_json() for column in made.columns],
+            "scale": made.scale,
             "problems": made.problems,
         }
         for side, part in (("train", made.train), ("test", made.test)):

@@ -45,6 +45,8 @@ class Decoded:
     """Samples of each owner, those between training and test part included."""
     vocabulary: int = 0
     """Number of distinct tokens, for texts."""
+    scale: tuple[float, float] = (0.0, 255.0)
+    """The values of the pictures that became 0 and 255."""
     columns: tuple[Column, ...] = ()
     """What the columns are, for a table."""
     problems: tuple[str, ...] = field(default=())
@@ -74,4 +76,5 @@ class Decoded:
             self.std,
             vocabulary=self.vocabulary,
             columns=self.columns,
+            scale=self.scale,
         )

@@ -55,7 +55,7 @@ def _open(raw: RAW | None, whole: bool) -> Any:
 
 
 def _colour(file: Any, values: Values) -> Values:
-    from pydicom.pixels import convert_color_space
+    from pydicom.pixels.processing import convert_color_space
 
     if str(file.PhotometricInterpretation) == "RGB":
         return values.astype(np.uint8)

@@ -58,7 +58,7 @@ def read_folder(root: Path, options: DataOptions) -> Raw:
     images = decode(files, [str(f) for f in files], options)
     kept = [files[row].relative_to(root).parts[0] for row in images.kept.tolist()]
     labels = [None if name in UNLABELED else name for name in kept]
-    return Raw("image", images.pixels, labels, None, problems + images.problems)
+    return Raw("image", images.pixels, labels, None, problems + images.problems, scale=images.scale)
 
 
 def class_folders(root: Path) -> tuple[str, ...]:

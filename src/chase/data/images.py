@@ -1,114 +1,158 @@
-"""Images to uint8 arrays: decoded, turned to grey or colour and resized, once."""
+"""Pictures of a data set to one array: one number of channels, one size, one scale, decoded once."""
 
 from __future__ import annotations
 
-import io
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
-from PIL import Image, UnidentifiedImageError
 
 from chase.core.errors import DataError
 from chase.data.options import DataOptions
-
-GREY_MODES = frozenset({"1", "L", "LA", "I", "I;16", "F"})
-RAW = bytes | Path
-"""An encoded image: its bytes or where it is."""
+from chase.data.pictures import (
+    BYTE,
+    RAW,
+    Header,
+    PictureError,
+    Scale,
+    Values,
+    range_of,
+    read_header,
+    read_picture,
+    rescale,
+    reshape,
+)
 
 
 @dataclass(frozen=True)
 class Images:
     """Decoded images (n, c, h, w), which of the given ones they are, and what was wrong with the rest."""
 
-    pixels: NDArray[np.uint8]
-    kept: NDArray[np.int64]
+    pixels: Values
+    """uint8, or float32 from 0 to 255 where the scale is not that of 8-bit pictures."""
+    kept: Values
     problems: tuple[str, ...]
+    scale: Scale = BYTE
 
-
-def open_image(raw: RAW | None) -> Image.Image:
-    """An image that is not decoded yet."""
-    if raw is None:
-        raise ValueError("it is empty")
-    return Image.open(raw if isinstance(raw, Path) else io.BytesIO(raw))
-
-
-def _unreadable(name: str, error: Exception) -> str:
-    reason = "it is not an image" if isinstance(error, UnidentifiedImageError) else (str(error) or type(error).__name__)
-    return f"cannot read image {name}: {reason}"
+    @property
+    def channels(self) -> int:
+        """1 grey, 3 colour."""
+        return int(self.pixels.shape[1])
 
 
 def decode(raws: Sequence[RAW | None], names: Sequence[str], options: DataOptions) -> Images:
-    """All images at one size and number of channels; an unreadable one is refused or, on request, skipped."""
+    """All images at one size, number of channels and scale; an unreadable one is refused or, on request, skipped."""
     if not raws:
         raise DataError("the data has no images")
-    channels = options.channels or _channels(raws)
-    mode = "L" if channels == 1 else "RGB"
-    size = options.image_size
-    pixels: NDArray[np.uint8] | None = None
+    headers = [_header(raw) for raw in raws]
+    channels = options.channels or found_channels(headers)
+    arrays: list[Values] = []
     kept: list[int] = []
-    problems: list[str] = []
+    skipped: list[str] = []
+    low, high = np.inf, -np.inf
     for row, raw in enumerate(raws):
         try:
-            with open_image(raw) as image:
-                array = _pixels(image, mode, size)
-        except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
-            problem = _unreadable(names[row], error)
+            picture = read_picture(raw)
+        except PictureError as error:
+            problem = f"cannot read image {names[row]}: {error}"
             if options.bad_images == "fail":
-                raise DataError(f"{problem}; mend or remove it, or set bad_images=skip") from None
-            problems.append(f"{problem} (skipped)")
+                raise DataError(f"{problem}; repair or remove it, or set bad_images=skip") from None
+            skipped.append(f"{problem} (skipped)")
             continue
-        if pixels is None:
-            pixels = np.empty((len(raws), *array.shape), dtype=np.uint8)
-        elif pixels.shape[1:] != array.shape:
-            raise DataError(
-                f"image {names[row]} is {array.shape[2]}x{array.shape[1]} and the first is "
-                f"{pixels.shape[3]}x{pixels.shape[2]}: set image_size, for example image_size=64, to resize all"
-            )
-        pixels[len(kept)] = array
+        if not options.scale and picture.dtype != np.uint8:
+            bottom, top = range_of(picture)
+            low, high = min(low, bottom), max(high, top)
+        arrays.append(reshape(picture, channels, options.image_size))
+        if arrays[-1].shape != arrays[0].shape:
+            raise DataError(_other_size(names[row], arrays[-1], names[kept[0]], arrays[0]))
         kept.append(row)
-    if pixels is None:
-        raise DataError(f"none of the {len(raws)} images can be read; the first: {problems[0]}")
-    return Images(pixels[: len(kept)], np.array(kept, dtype=np.int64), tuple(problems))
+    if not arrays:
+        raise DataError(f"none of the {len(raws)} images can be read; the first: {skipped[0]}")
+    scale = options.scale or (BYTE if high < low else _with_bytes(arrays, low, high))
+    problems = (*skipped, *mixture(headers, names, channels, bool(options.scale)))
+    return Images(_stack(arrays, scale), np.array(kept, dtype=np.int64), problems, scale)
 
 
-def _channels(raws: Sequence[RAW | None]) -> int:
-    """1 if every image that opens is grey, else 3; only headers are read."""
-    for raw in raws:
-        try:
-            with open_image(raw) as image:
-                if image.mode not in GREY_MODES:
-                    return 3
-        except (OSError, ValueError, SyntaxError):
-            continue
-    return 1
+def _stack(arrays: list[Values], scale: Scale) -> Values:
+    """All pictures by one scale in one array; each is given up as it is copied."""
+    out = np.empty((len(arrays), *arrays[0].shape), dtype=np.uint8 if scale == BYTE else np.float32)
+    for row in range(len(arrays)):
+        out[row], arrays[row] = rescale(arrays[row], scale), arrays[0][:0]
+    return out
 
 
-def _pixels(image: Image.Image, mode: str, size: int) -> NDArray[np.uint8]:
-    """(c, h, w) of one image."""
-    if image.mode.startswith("I"):
-        wide = np.asarray(image, dtype=np.float64)
-        image = Image.fromarray(np.clip(wide / max(255.0, wide.max()) * 255.0, 0, 255).astype(np.uint8))
-    image = image.convert(mode)
-    if size and image.size != (size, size):
-        image = image.resize((size, size), Image.Resampling.BILINEAR)
-    array: NDArray[Any] = np.asarray(image, dtype=np.uint8)
-    return array[None] if array.ndim == 2 else array.transpose(2, 0, 1)
+def _with_bytes(arrays: Sequence[Values], low: float, high: float) -> Scale:
+    """The range of wide pictures, widened by that of 8-bit ones among them."""
+    narrow = [a for a in arrays if a.dtype == np.uint8]
+    return min([low, *(float(a.min()) for a in narrow)]), max([high, *(float(a.max()) for a in narrow)])
 
 
-def channel_statistics(pixels: NDArray[np.uint8]) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Mean and standard deviation per channel of values scaled to 0..1, from the counts of the 256 values."""
+def _header(raw: RAW | None) -> Header | None:
+    try:
+        return read_header(raw)
+    except PictureError:
+        return None
+
+
+def found_channels(headers: Sequence[Header | None]) -> int:
+    """3 if more than half of the images that open are in colour, else 1."""
+    known = [header.colour for header in headers if header is not None]
+    return 3 if 2 * sum(known) > len(known) else 1
+
+
+def mixture(headers: Sequence[Header | None], names: Sequence[str], channels: int, scaled: bool) -> tuple[str, ...]:
+    """What is not alike among the images: colour, depth, frames."""
+    known = [(header, name) for header, name in zip(headers, names, strict=True) if header is not None]
+    found: list[str] = []
+    other = [name for header, name in known if header.colour != (channels == 3)]
+    if other and len(other) < len(known):
+        now, was = ("colour", "grey") if channels == 3 else ("grey", "colour")
+        found.append(
+            f"{len(other)} of {len(known)} images are in {was} and were turned to {now} as the others "
+            f"(first: {other[0]}); channels={1 if channels == 3 else 3} chooses the other way"
+        )
+    depths = {header.depth for header, _ in known}
+    if len(depths) > 1:
+        listed = " and ".join(f"{sum(h.depth == d for h, _ in known)} of {d}" for d in sorted(depths))
+        how = "the given pixel_range" if scaled else "one range found over all, so 8-bit ones may look dark"
+        found.append(f"images of different bit depth ({listed} bits) were scaled by {how}; see pixel_range")
+    several = [name for header, name in known if header.frames > 1]
+    if several:
+        found.append(f"{len(several)} images have several frames; the first one is used (first: {several[0]})")
+    return tuple(found)
+
+
+def _other_size(name: str, image: Values, first_name: str, first: Values) -> str:
+    return (
+        f"image {name} is {image.shape[2]}x{image.shape[1]} and {first_name} is {first.shape[2]}x{first.shape[1]}: "
+        "set image_size, for example image_size=64, to resize all"
+    )
+
+
+def channel_statistics(pixels: Values) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Mean and standard deviation per channel of values scaled to 0..1 (for uint8 from the counts of the values)."""
     means, stds = [], []
-    values = np.arange(256) / 255.0
     for channel in range(pixels.shape[1]):
-        counts = np.zeros(256, dtype=np.int64)
-        for start in range(0, pixels.shape[0], 4096):
-            counts += np.bincount(pixels[start : start + 4096, channel].reshape(-1), minlength=256)
-        share = counts / counts.sum()
-        mean = float((share * values).sum())
+        plane = pixels[:, channel]
+        mean, deviation = _counted(plane) if pixels.dtype == np.uint8 else _summed(plane)
         means.append(mean)
-        stds.append(max(1e-3, float(np.sqrt((share * (values - mean) ** 2).sum()))))
+        stds.append(max(1e-3, deviation))
     return tuple(means), tuple(stds)
+
+
+def _counted(plane: Values) -> tuple[float, float]:
+    counts = np.zeros(256, dtype=np.int64)
+    for start in range(0, plane.shape[0], 4096):
+        counts += np.bincount(plane[start : start + 4096].reshape(-1), minlength=256)
+    share, values = counts / counts.sum(), np.arange(256) / 255.0
+    mean = float((share * values).sum())
+    return mean, float(np.sqrt((share * (values - mean) ** 2).sum()))
+
+
+def _summed(plane: Values) -> tuple[float, float]:
+    first = second = 0.0
+    for start in range(0, plane.shape[0], 1024):
+        part = plane[start : start + 1024].astype(np.float64) / 255.0
+        first, second = first + float(part.sum()), second + float((part**2).sum())
+    mean = first / plane.size
+    return mean, float(np.sqrt(max(0.0, second / plane.size - mean**2)))

@@ -31,6 +31,8 @@ class DataOptions:
     mean: tuple[float, ...] = ()
     """Per channel, of values from 0 to 1; own data has its training part's."""
     std: tuple[float, ...] = ()
+    scale: tuple[float, float] | tuple[()] = ()
+    """The lowest and the highest value of wide images; own data has that of its training part."""
     bad_images: Literal["fail", "skip"] = "fail"
     tokens: Literal["words", "characters"] = "words"
     text_length: int = 64

@@ -116,7 +116,9 @@ def reshape(picture: Values, channels: int = 0, size: int = 0) -> Values:
             image = image.resize((size, size), Image.Resampling.BILINEAR)
         return _first_channels(np.asarray(image, dtype=np.uint8))
     if picture.shape[0] == 3 and channels == 1:
-        picture = np.tensordot(np.float32([0.299, 0.587, 0.114]), picture.astype(np.float32), axes=1)[None]
+        picture = np.tensordot(np.array([0.299, 0.587, 0.114], dtype=np.float32), picture.astype(np.float32), axes=1)[
+            None
+        ]
     elif picture.shape[0] == 1 and channels == 3:
         picture = np.repeat(picture, 3, axis=0)
     if size and picture.shape[1:] != (size, size):

@@ -1,6 +1,7 @@
 """Samples that are decoded once and stay in memory.
 
-Images are uint8 (samples, channels, height, width), texts are token ids (samples, length), vectors are
+Images are uint8 (samples, channels, height, width), or float32 from 0 to 255 where they had
+more than 8 bits; texts are token ids (samples, length), vectors are
 float32 (samples, width), table rows are float32 (samples, columns): a number, NaN where it is missing, or
 the code of a category.
 ``Samples`` has no labels at all: what a client or a strategy holds cannot leak a truth.
@@ -65,6 +66,8 @@ class Samples:
     """Number of distinct tokens, for texts."""
     columns: tuple[Column, ...] = ()
     """What the columns of a table are."""
+    scale: tuple[float, float] = (0.0, 255.0)
+    """The lowest and the highest value of the pictures as they are in their files; 0 and 255 of ``inputs``."""
 
     def __post_init__(self) -> None:
         if self.kind == "table" and len(self.columns) != self.inputs.shape[1]:

@@ -18,8 +18,9 @@ import pyarrow.parquet
 
 from chase.core.errors import DataError
 from chase.data.assemble import Raw
-from chase.data.images import RAW, decode
+from chase.data.images import decode
 from chase.data.options import DataOptions
+from chase.data.pictures import RAW
 from chase.data.texts import tokenize
 
 
@@ -125,6 +126,7 @@ def read_images(path: Path, options: DataOptions) -> Raw:
         pick(labels, kept),
         None if owners is None else pick(owners, kept),
         images.problems,
+        scale=images.scale,
     )
 
 

@@ -11,8 +11,8 @@ from chase.data import folders, tables
 from chase.data.assemble import Raw, assemble
 from chase.data.cache import cached, content_key
 from chase.data.decoded import Decoded
-from chase.data.images import RAW
 from chase.data.options import DataOptions
+from chase.data.pictures import RAW
 
 TABLE_SUFFIXES = (".csv", ".tsv", ".parquet")
 USUAL = {
@@ -57,7 +57,7 @@ def _cached_folder(path: Path, train: Path, test: Path | None, options: DataOpti
     names = [str(file.relative_to(root)) for root, found in listed for file in found]
 
     def make() -> Decoded:
-        return _assemble(path, options, lambda part: folders.read_folder(part, options), train, test)
+        return _assemble(path, options, folders.read_folder, train, test)
 
     return cached(path.name, content_key(files, "folder", options.key(), *names), make)
 
@@ -69,26 +69,34 @@ def _cached_table(path: Path, train: Path, test: Path | None, options: DataOptio
     beside = [p for file in files for p in _images_beside(file, options)]
 
     def make() -> Decoded:
-        return _assemble(path, options, lambda part: read(part, options), train, test)
+        return _assemble(path, options, read, train, test)
 
     return cached(path.name, content_key([*files, *beside], "table", options.key()), make)
 
 
-def _assemble(path: Path, options: DataOptions, read: Callable[[Path], Raw], train: Path, test: Path | None) -> Decoded:
+def _assemble(
+    path: Path, options: DataOptions, read: Callable[[Path, DataOptions], Raw], train: Path, test: Path | None
+) -> Decoded:
     names = options.classes
     if not names:
         names = folders.class_folders(train) if train.is_dir() else ()
     if not names and train.is_file():
         names = tables.class_names(tables.read_table(train), options.label_column)
+    first = read(train, options)
     return assemble(
         path.name,
-        read(train),
-        None if test is None else read(test),
+        first,
+        None if test is None else read(test, as_read(first, options)),
         classes=names,
         test_share=options.test_share,
         mean=options.mean or None,
         std=options.std or None,
     )
+
+
+def as_read(first: Raw, options: DataOptions) -> DataOptions:
+    """Options under which a second part comes out as the first did: the same channels and the same scale."""
+    return replace(options, channels=first.inputs.shape[1], scale=first.scale) if first.kind == "image" else options
 
 
 def _images_beside(file: Path, options: DataOptions) -> list[Path]:

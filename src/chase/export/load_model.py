@@ -60,35 +60,47 @@ def load(directory: str | Path = Path(__file__).parent) -> Model:
     return Model(program, about)
 
 
-def read_image(path: str | Path, shape: Sequence[int]) -> tuple[Tensor, str]:
-    """An image file as the model takes it, uint8 (channels, height, width), and what had to be changed.
+def read_image(path: str | Path, shape: Sequence[int], scale: Sequence[float] = (0, 255)) -> tuple[Tensor, str]:
+    """An image file as the model takes it, (channels, height, width) from 0 to 255, and what had to be changed.
 
-    A ``ValueError`` names a file that is not an image that can be read.
+    ``scale`` holds the values in the file that become 0 and 255: the same for all images, as in training. A
+    ``ValueError`` names a file that is not an image that can be read.
     """
     import numpy
-    from PIL import Image
+    from PIL import Image, ImageOps
 
     channels, height, width = shape
     mode = "L" if channels == 1 else "RGB"
     changes = []
     try:
         with Image.open(path) as opened:
-            image: Image.Image = opened
-            if image.mode.startswith("I"):  # 16 bits a pixel
-                wide = numpy.asarray(image, dtype=numpy.float64)
-                image = Image.fromarray((wide / max(255.0, wide.max()) * 255.0).clip(0, 255).astype(numpy.uint8))
-                changes.append("scaled from 16 to 8 bits")
-            if image.mode != mode:
+            image: Image.Image = ImageOps.exif_transpose(opened)
+            wide = image.mode in ("I", "F") or image.mode.startswith("I;16")
+            if image.has_transparency_data:
+                whole = image.convert("RGBA")
+                image = Image.alpha_composite(Image.new("RGBA", whole.size, "white"), whole).convert(
+                    "L" if image.mode == "LA" else "RGB"
+                )
+            if wide:  # more than 8 bits: the full range is kept
+                image = Image.fromarray(numpy.asarray(image).astype(numpy.float32))
+            elif image.mode != mode:
                 image = image.convert(mode)
                 changes.append(f"converted to {'grey' if mode == 'L' else 'colour'}")
             if image.size != (width, height):
                 changes.append(f"resized from {image.size[0]}x{image.size[1]} to {width}x{height}")
                 image = image.resize((width, height), Image.Resampling.BILINEAR)
-            pixels = numpy.array(image, dtype=numpy.uint8)
+            pixels = numpy.array(image)
     except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else "it is not an image"
         raise ValueError(f"cannot read image {path}: {reason}") from None
+    low, high = float(scale[0]), float(scale[1])
+    if (low, high) != (0.0, 255.0):
+        pixels = ((pixels.astype(numpy.float32) - low) * numpy.float32(255.0 / (high - low))).clip(0, 255)
+    elif wide:
+        pixels = numpy.rint(pixels).clip(0, 255).astype(numpy.uint8)
     tensor = torch.from_numpy(pixels)
+    if wide and channels == 3:
+        return tensor[None].repeat(3, 1, 1), ", ".join(changes)
     return (tensor[None] if channels == 1 else tensor.permute(2, 0, 1).contiguous()), ", ".join(changes)
 
 
@@ -112,7 +124,7 @@ def read_text(text: str, about: dict[str, Any]) -> tuple[Tensor, str]:
 def read_file(path: str | Path, about: dict[str, Any]) -> tuple[Tensor, str]:
     """An image or text file as the model takes it, and what had to be changed; a ``ValueError`` names a bad file."""
     if about["kind"] == "image":
-        return read_image(path, about["shape"])
+        return read_image(path, about["shape"], about.get("scale", (0, 255)))
     try:
         return read_text(Path(path).read_text(encoding="utf-8").removesuffix("\n"), about)
     except (OSError, UnicodeDecodeError) as error:

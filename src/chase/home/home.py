@@ -23,6 +23,7 @@ from safetensors import SafetensorError, safe_open
 
 from chase.core.errors import LabelError
 from chase.core.weights import to_bytes
+from chase.data.resident import KINDS
 from chase.home.history import Ledger
 from chase.home.inbox import Given, Inbox
 from chase.home.people import People
@@ -50,6 +51,10 @@ class HomeCard:
     std: tuple[float, ...] = (1.0,)
     vocabulary: int = 0
     """For texts: how many tokens there are."""
+    scale: tuple[float, float] = (0.0, 255.0)
+    """For images: the values in their files that became 0 and 255."""
+    columns: tuple[Mapping[str, Any], ...] = ()
+    """For a table: what its columns are."""
     data: Mapping[str, Any] = field(default_factory=dict)
     """Where the samples came from."""
     originals: str = ""
@@ -97,8 +102,8 @@ class Home:
         """A new home; one that is there and whole already is refused. Only its owner may look into it."""
         if (path / "client.json").exists():
             raise LabelError(f"{path} is a client's home already: open it, or choose another directory")
-        if card.kind not in ("image", "text") or not card.classes:
-            raise LabelError(f"a home holds images or texts and at least one class, not {card.kind!r}")
+        if card.kind not in KINDS or not card.classes:
+            raise LabelError(f"a home holds samples of a kind ({', '.join(KINDS)}) and at least one class")
         try:
             path.mkdir(mode=0o700, parents=True, exist_ok=True)
             path.chmod(0o700)
@@ -143,7 +148,10 @@ def _read_card(path: Path) -> HomeCard:
         body = json.loads(file.read_text(encoding="utf-8"))
         if body.pop("format") != FORMAT:
             raise LabelError(f"{file} is of another format than the {FORMAT} that this version of chase reads")
-        lists = {key: tuple(body[key]) for key in ("classes", "mean", "std")}
-        return HomeCard(**(body | lists))
+        lists = {key: tuple(body[key]) for key in ("classes", "mean", "std", "scale", "columns") if key in body}
+        card = HomeCard(**(body | lists))
+        if card.kind not in KINDS:
+            raise ValueError(f"its kind is {card.kind!r}")
+        return card
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise LabelError(f"{file} is damaged: {error}") from None

@@ -23,7 +23,7 @@ from chase.client.turn import Turn, open_questions
 from chase.core.errors import CheckpointError, LabelError
 from chase.core.messages import ClientUpdate
 from chase.core.weights import Array, read, to_bytes
-from chase.data.resident import Kind, Samples
+from chase.data.resident import Column, Kind, Samples
 from chase.home.home import Home, write_durably
 
 KEPT = 3
@@ -34,8 +34,9 @@ def resident(home: Home) -> Samples:
     """The samples of a home as training takes them."""
     ids, inputs = home.samples()
     card = home.card
-    kind: Kind = "image" if card.kind == "image" else "text"
-    return Samples(torch.from_numpy(inputs), kind, card.mean, card.std, ids, card.vocabulary)
+    kind: Kind = card.kind  # type: ignore[assignment]  # checked when the card was read
+    columns = tuple(Column.from_json(column) for column in card.columns)
+    return Samples(torch.from_numpy(inputs), kind, card.mean, card.std, ids, card.vocabulary, columns, card.scale)
 
 
 class HomeStore:

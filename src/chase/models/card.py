@@ -25,12 +25,14 @@ class ModelCard:
     std: tuple[float, ...]
     letters: str = ""
     """Texts of characters: the letter of each token; texts of words have none, their words are hashed."""
+    scale: tuple[float, float] = (0.0, 255.0)
+    """Images: the values in their files that become 0 and 255."""
 
     @classmethod
     def of(cls, net: NetSpec, data: DataSet) -> ModelCard:
         """The card of a network for a data set."""
         letters = LETTERS if net.vocabulary == len(LETTERS) else ""
-        return cls(net, data.classes, data.train.kind, data.train.mean, data.train.std, letters)
+        return cls(net, data.classes, data.train.kind, data.train.mean, data.train.std, letters, data.train.scale)
 
     def to_json(self) -> dict[str, Any]:
         """As plain values."""
@@ -45,4 +47,6 @@ class ModelCard:
         net["shape"] = tuple(int(size) for size in net["shape"])
         mean, std = (tuple(float(v) for v in values[key]) for key in ("mean", "std"))
         classes = tuple(str(name) for name in values["classes"])
-        return cls(NetSpec(**net), classes, values["kind"], mean, std, str(values["letters"]))
+        low, high = values.get("scale", (0.0, 255.0))
+        scale = float(low), float(high)
+        return cls(NetSpec(**net), classes, values["kind"], mean, std, str(values["letters"]), scale)

@@ -32,6 +32,8 @@ def open_home(run: Path, world: World, data: DataSet, client: ClientId) -> Home:
         mean=data.train.mean,
         std=data.train.std,
         vocabulary=data.train.vocabulary,
+        scale=data.train.scale,
+        columns=tuple(column.to_json() for column in data.train.columns),
         data={"source": world.settings.data},
     )
     initial = dict(zip(known.tolist(), state.labels_of(known).tolist(), strict=True))

@@ -30,6 +30,8 @@ class Agreement:
     shape: tuple[int, ...]
     mean: tuple[float, ...]
     std: tuple[float, ...]
+    scale: tuple[float, float]
+    """The values of the pictures that become 0 and 255."""
     vocabulary: int
     """Number of distinct tokens of texts; 0 for images."""
     net: str
@@ -57,7 +59,14 @@ class Agreement:
         return hashlib.sha256(self.to_json().encode()).hexdigest()
 
 
-LISTS: dict[str, Any] = {"classes": str, "shape": int, "mean": float | int, "std": float | int, "arrays": str}
+LISTS: dict[str, Any] = {
+    "classes": str,
+    "shape": int,
+    "mean": float | int,
+    "std": float | int,
+    "scale": float | int,
+    "arrays": str,
+}
 """The fields that are lists, and what is in them."""
 AXES = {"image": ("channels", "height", "width"), "text": ("length",)}
 """What the numbers of a sample's shape are."""
@@ -75,6 +84,8 @@ def _check(body: dict[str, Any]) -> None:
         raise ValueError(f"its shape is {_shown(body['shape'])}, not {', '.join(axes)}")
     if min(body["std"]) <= 0:
         raise ValueError(f"its std is {_shown(body['std'])}, which nothing can be divided by")
+    if len(body["scale"]) != 2 or body["scale"][0] >= body["scale"][1]:
+        raise ValueError(f"its scale is {_shown(body['scale'])}, not a lowest and a highest value")
 
 
 def _shown(value: Any) -> str:
@@ -95,6 +106,7 @@ def agreement_of(settings: Settings, samples: Samples, classes: tuple[str, ...])
         shape=samples.shape,
         mean=tuple(samples.mean),
         std=tuple(samples.std),
+        scale=samples.scale,
         vocabulary=samples.vocabulary,
         net=settings.net,
         arrays=arrays_of(get_weights(build_net(settings, samples, len(classes)))),
@@ -108,6 +120,7 @@ SAYS = {
     "shape": "shape of a sample",
     "mean": "mean that is subtracted",
     "std": "deviation that is divided by",
+    "scale": "range of the pictures' values (pixel_range)",
     "vocabulary": "number of tokens",
     "net": "network",
     "arrays": "arrays of the network",

@@ -53,6 +53,8 @@ def create(
         mean=samples.mean,
         std=samples.std,
         vocabulary=samples.vocabulary,
+        scale=samples.scale,
+        columns=tuple(column.to_json() for column in samples.columns),
         data=dict(card.source),
         originals=originals,
     )

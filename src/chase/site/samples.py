@@ -19,6 +19,7 @@ from chase.data import folders, tables
 from chase.data.assemble import agree_classes, duplicates, hold_out, number_labels
 from chase.data.images import channel_statistics, decode
 from chase.data.options import DataOptions
+from chase.data.pictures import BYTE, Scale
 from chase.data.resident import Kind, Samples
 from chase.data.user_data import TABLE_SUFFIXES, fill_columns
 from chase.site.agreement import Agreement
@@ -39,6 +40,7 @@ class Found:
     """For texts: as people read them."""
     vocabulary: int = 0
     problems: tuple[str, ...] = ()
+    scale: Scale = BYTE
 
 
 def read(paths: Sequence[Path], options: DataOptions) -> Found:
@@ -56,7 +58,7 @@ def read(paths: Sequence[Path], options: DataOptions) -> Found:
     images = decode([file for _, file in files], names, replace(options, bad_images="skip"))
     kept = images.kept.tolist()
     named, labeled = tuple(names[row] for row in kept), tuple(labels[row] for row in kept)
-    return Found("image", images.pixels, named, labeled, problems=images.problems)
+    return Found("image", images.pixels, named, labeled, problems=images.problems, scale=images.scale)
 
 
 def _images(root: Path) -> list[Path]:
@@ -89,7 +91,8 @@ def _read_table(path: Path, options: DataOptions) -> Found:
         images = decode(raws, called, options)
         kept = images.kept.tolist()
         names = tuple(f"{path.stem}-{row}" if called[row].startswith("in row") else called[row] for row in kept)
-        return Found("image", images.pixels, names, tuple(labels[r] for r in kept), problems=images.problems)
+        labeled = tuple(labels[r] for r in kept)
+        return Found("image", images.pixels, names, labeled, problems=images.problems, scale=images.scale)
     raw = tables.read_texts(path, options)
     cells = table.column(options.text_column, "text").to_pylist()
     texts = tuple("" if cell is None else str(cell) for cell in cells)
@@ -107,7 +110,7 @@ def options_for(agreement: Agreement | None, options: DataOptions) -> DataOption
     channels, height, width = agreement.shape  # as many as ``Agreement`` lets through
     if height != width:
         raise DataError(f"the agreement is on images of {width}x{height}; own images are made square")
-    return replace(options, channels=channels, image_size=height)
+    return replace(options, channels=channels, image_size=height, scale=agreement.scale)
 
 
 def init(
@@ -138,7 +141,14 @@ def init(
     site = create(
         path,
         replace(card, source=source),
-        Samples(torch.from_numpy(found.inputs[rest]), found.kind, mean, std, vocabulary=found.vocabulary),
+        Samples(
+            torch.from_numpy(found.inputs[rest]),
+            found.kind,
+            mean,
+            std,
+            vocabulary=found.vocabulary,
+            scale=found.scale,
+        ),
         start,
         classes,
         names=kept,
