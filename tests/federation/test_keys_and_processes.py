@@ -138,7 +138,7 @@ from chase.federation.ops.processes import *
 end_on_signals()
 try:
     with Supervisor(Path(sys.argv[1])) as s:
-        s.start(Job("a", (sys.executable, "-c", sys.argv[3]), Path(sys.argv[2])))
+        s.start(ProcessSpec("a", (sys.executable, "-c", sys.argv[3]), Path(sys.argv[2])))
         while True:
             time.sleep(0.1)
 except Ended:

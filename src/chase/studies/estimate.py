@@ -13,7 +13,7 @@ import torch
 
 from chase.data.resident import DataSet
 from chase.learning.training import TrainingOptions, train
-from chase.learning.training import TrainingTask as TrainingJob
+from chase.learning.training import TrainingTask
 from chase.models.catalog import build
 from chase.run.experiment import net_spec
 from chase.settings import Settings
@@ -50,7 +50,7 @@ def measure(settings: Settings, data: DataSet) -> Speed:
     few = min(SAMPLE_LABELS, len(data.train))
     watched = torch.arange(min(SAMPLE_WATCHED, len(data.train)))
     labels = torch.from_numpy(data.train_labels[:few]).clamp(min=0)
-    job = TrainingJob(data.train, torch.arange(few), labels, watched, None, True, 0, ("estimate", 0))
+    job = TrainingTask(data.train, torch.arange(few), labels, watched, None, True, 0, ("estimate", 0))
     plan = TrainingOptions(
         SAMPLE_EPOCHS, settings.batch_size, settings.lr, settings.momentum, settings.weight_decay, 0.0
     )
