@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from chase.core.errors import SettingsError
-from chase.settings import Settings, from_mapping, load, parse_changes, presets, to_toml
+from chase.settings import GROUPS, Settings, about_group, from_mapping, load, parse_changes, presets, to_toml
 
 
 @pytest.mark.parametrize("name", sorted(presets()))
@@ -96,3 +96,35 @@ def test_a_change_without_key_or_value_is_refused(pair: str) -> None:
 def test_settings_cannot_be_changed_in_place() -> None:
     with pytest.raises(ValueError, match="frozen"):
         Settings().rounds = 3
+
+
+def test_every_setting_is_in_one_group_and_the_file_shows_the_groups() -> None:
+    inside = [key for group in GROUPS.values() for key in group.model_fields]
+    assert inside == list(Settings.model_fields)
+    text = to_toml(Settings().resolved())
+    heads = [line for line in text.splitlines() if line.startswith("#")]
+    assert heads == [f"# {name}: {about_group(name)}" for name in GROUPS]
+    assert text.index("# training") < text.index("lr = 0.01") < text.index("# selection")
+
+
+def test_grouped_and_flat_toml_say_the_same(tmp_path: Path) -> None:
+    (tmp_path / "grouped.toml").write_text(
+        'seed = 3\n[training]\nlr = 0.5\n[data]\ndata = "digits"\n[model]\nnet = "mlp"\n'
+    )
+    (tmp_path / "flat.toml").write_text('seed = 3\nlr = 0.5\ndata = "digits"\nnet = "mlp"\n')
+    assert load(str(tmp_path / "grouped.toml")) == load(str(tmp_path / "flat.toml"))
+    assert parse_changes(["training.lr=0.5", "lr=0.5"]) == {"lr": 0.5}
+
+
+@pytest.mark.parametrize(
+    ("values", "sentence"),
+    [
+        ({"training": {"net": "mlp"}}, r"net is a setting of \[model\], not of \[training\]: move it there"),
+        ({"training": {"lrr": 1}}, r"unknown setting in \[training\] 'lrr'; did you mean 'lr'"),
+        ({"lr": 1, "training": {"lr": 2}}, r"lr is given twice, in \[training\] and outside it"),
+        ({"training": 3}, "unknown setting 'training'"),
+    ],
+)
+def test_a_group_that_is_invalid_is_named(values: dict, sentence: str) -> None:
+    with pytest.raises(SettingsError, match=sentence):
+        from_mapping(values)

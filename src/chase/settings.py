@@ -1,18 +1,19 @@
-"""The settings of a run: one flat, validated, frozen value.
+"""The settings of a run: one flat, validated, frozen value, its fields in groups.
 
-Settings come from a preset or a TOML file, then from ``--strategy`` and ``--set key=value``.
+Settings come from a preset or a TOML file, then from ``--strategy`` and ``--set key=value``. A file may
+hold flat keys (``lr = 0.1``), groups (``[training]`` and below it ``lr = 0.1``) or both.
 ``Settings.resolved`` fills in what a method leaves open, so the file that is written into a run
 directory says everything.
 """
 
 from __future__ import annotations
 
-import json
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
+import tomli_w
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from chase.acquisition.catalog import METHODS, find_method
@@ -30,12 +31,15 @@ LOGGERS = {"tensorboard": "torch.utils.tensorboard", "mlflow": "mlflow"}
 AlignMode = Literal["none", "local", "global", "both", "all-global"]
 
 
-class Settings(BaseModel):
-    """Everything that decides a run."""
+class SettingsGroup(BaseModel):
+    """A group of settings; a new setting is one line in its group."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True, allow_inf_nan=False)
 
-    # data
+
+class DataSettings(SettingsGroup):
+    """Which data set, and how its samples are read."""
+
     data: str = Field("digits", description="data set by name (see `chase list`), hub:owner/set or path")
     data_dir: str = Field("", description="directory of NAME/train.parquet files; also CHASE_DATA")
     image_column: str = Field("", description="own table: column of images or image paths")
@@ -56,6 +60,11 @@ class Settings(BaseModel):
     bad_images: Literal["fail", "skip"] = Field("fail", description="what to do with unreadable images")
     tokens: Literal["words", "characters"] = Field("words", description="own texts: what a token is")
     text_length: int = Field(64, ge=1, le=4096, description="own texts: tokens kept of a text")
+
+
+class ClientSettings(SettingsGroup):
+    """How many clients, and which samples and first labels each holds."""
+
     clients: int = Field(10, ge=1, le=100_000, description="number of clients K")
     partition: Literal["classes", "dirichlet", "iid", "natural", "shards-reference"] = Field(
         "classes", description="how samples are divided among the clients"
@@ -69,10 +78,18 @@ class Settings(BaseModel):
     initial_labels: float = Field(0.04, ge=0, le=1, description="share of each client labelled at the start")
     initial_per_class: int = Field(0, ge=0, description="at least this many initial labels of each class held")
 
-    # model and training
+
+class ModelSettings(SettingsGroup):
+    """The network that the clients train."""
+
     net: str = Field("tiny-cnn", description="network by name, or package.module:function")
     init_weights: str = Field("", description="safetensors file to start from")
     dropout: float = Field(0.0, ge=0, lt=1, description="dropout probability of the network")
+
+
+class TrainingSettings(SettingsGroup):
+    """How a client trains in its turn."""
+
     augment: bool = Field(False, description="random crops and flips of training images")
     local_epochs: int = Field(10, ge=1, description="local epochs E")
     batch_size: int = Field(10, ge=1, description="labelled samples a step")
@@ -80,15 +97,19 @@ class Settings(BaseModel):
     momentum: float = Field(0.5, ge=0, lt=1, description="momentum of local SGD")
     weight_decay: float = Field(0.0, ge=0, description="weight decay of local SGD")
     prox: float = Field(0.0, ge=0, description="FedProx: weight of prox/2 ||w - w_start||^2 in local training")
+    loss: Literal["cross-entropy", "kcfu"] | None = Field(None, description="labelled loss; unset = as the method says")
+    align: AlignMode | None = Field(None, description="alignment loss; unset = as the method says")
+    mu: float = Field(0.1, ge=0, description="weight of the alignment loss")
+    tau: float = Field(0.5, gt=0, description="temperature of the alignment loss")
 
-    # method
+
+class SelectionSettings(SettingsGroup):
+    """Which samples a client asks labels for, and which it watches and freezes."""
+
     strategy: str = Field("chase", description="method by name (see `chase list`), or package.module:Class")
     model: Literal["local", "global"] = Field(
         "local", description="which model a strategy scores with (the network itself is `net`)"
     )
-    align: AlignMode | None = Field(None, description="alignment loss; unset = as the method says")
-    mu: float = Field(0.1, ge=0, description="weight of the alignment loss")
-    tau: float = Field(0.5, gt=0, description="temperature of the alignment loss")
     freeze: bool | None = Field(None, description="freeze samples of EV 0; unset = as the method says")
     awaken: bool | None = Field(None, description="awaken frozen samples when few are left; unset = as freeze")
     subset: bool | None = Field(None, description="watch a random subset only; unset = as the method says")
@@ -97,18 +118,18 @@ class Settings(BaseModel):
     awaken_below: float = Field(3.0, ge=0, description="awaken when unlabelled < this times the budget")
     first_watch: int = Field(0, ge=0, description="cap on the watched samples of the first turn (0 = none)")
     track_ev: bool = Field(False, description="measure EV even where the method does not need it")
-    loss: Literal["cross-entropy", "kcfu"] | None = Field(None, description="labelled loss; unset = as the method says")
     hybrid_keys: list[str] = Field(list(DEFAULT_KEYS), description="keys in order, for strategy = hybrid")
     mc_passes: int = Field(20, ge=2, description="passes with dropout, for strategy = bald")
     mc_dropout: float = Field(0.5, gt=0, lt=1, description="dropout of those passes where the network has none")
     alone_epochs: int = Field(50, ge=1, description="most epochs of the local-only model, for strategy = logo")
 
-    # people
+
+class AnnotatorSettings(SettingsGroup):
+    """Who labels, how many samples and how well."""
+
     behaviour: Literal["AbCo", "ReCo", "free"] = Field("ReCo", description="how clients label")
     budget: int = Field(10, ge=0, description="labels a request, for behaviour = AbCo or free")
     period: int = Field(1, ge=1, description="turns between requests, for behaviour = free")
-    take_part: float = Field(1.0, gt=0, le=1, description="chance that a client takes part in a round")
-    share_of_clients: float = Field(1.0, gt=0, le=1, description="exact share of the clients drawn each round")
     wrong_labels: float = Field(0.0, ge=0, le=1, description="chance that an answer is wrong")
     answer_delay: int = Field(0, ge=0, description="turns until an answer comes")
     annotator: Literal["oracle", "page"] = Field(
@@ -118,7 +139,10 @@ class Settings(BaseModel):
     wait: float = Field(0.0, ge=0, description="seconds that a round waits for that person's answers")
     patience: int = Field(0, ge=0, description="turns until an unanswered sample returns (0 = never)")
 
-    # federation
+
+class FederationSettings(SettingsGroup):
+    """Who takes part in a round, and what the server does with the updates."""
+
     form: Literal["continued", "cycles", "reset", "isolated"] = Field(
         "continued",
         description="one model throughout; fresh start and one request a cycle; fresh start a round; clients alone",
@@ -127,17 +151,28 @@ class Settings(BaseModel):
     cycle_budget: Literal["adaptive", "fixed"] = Field(
         "adaptive", description="labels a cycle: 0.05 % of the pool a round (1.25 % for 25), or fixed 2.5 %"
     )
+    take_part: float = Field(1.0, gt=0, le=1, description="chance that a client takes part in a round")
+    share_of_clients: float = Field(1.0, gt=0, le=1, description="exact share of the clients drawn each round")
     server: str = Field("fedavg", description="how updates become the global model: " + ", ".join(SERVERS))
     server_lr: float | None = Field(None, gt=0, description="server learning rate; unset = as the server says")
     server_momentum: float = Field(0.9, ge=0, lt=1, description="momentum (beta 1) of fedavgm and fedadam")
     server_beta2: float = Field(0.99, ge=0, lt=1, description="second-moment decay of fedadam")
     server_tau: float = Field(1e-3, gt=0, description="adaptivity of fedadam: keeps small moments from large steps")
 
-    # run
+
+class RunSettings(SettingsGroup):
+    """How long a run takes, its seed and its evaluation."""
+
     rounds: int = Field(200, ge=1, description="communication rounds R")
     seed: int = Field(0, ge=0, le=2**62, description="seed of everything random")
     target_accuracy: float = Field(0.0, ge=0, le=1, description="stop at this test accuracy (0 = never)")
     total_budget: int = Field(0, ge=0, description="end with the round that brings the labels to this many (0 = never)")
+    eval_every: int = Field(1, ge=1, description="evaluate on the test set every so many rounds")
+
+
+class EngineSettings(SettingsGroup):
+    """What computes; it decides the speed, not the result."""
+
     engine: Literal["auto", "inprocess", "workers"] = Field(
         "auto", description="how clients are run: worker processes where there are cores for them"
     )
@@ -146,8 +181,42 @@ class Settings(BaseModel):
         "auto", description="plain = train the small networks by autograd, without the fused steps"
     )
     device: str = Field("cpu", description="where training runs: cpu, or cuda (then in one process)")
+
+
+class OutputSettings(SettingsGroup):
+    """What is written besides the run directory."""
+
     log_to: list[str] = Field([], description="also log to: tensorboard, mlflow (extras)")
-    eval_every: int = Field(1, ge=1, description="evaluate on the test set every so many rounds")
+
+
+GROUPS: dict[str, type[SettingsGroup]] = {
+    "data": DataSettings,
+    "clients": ClientSettings,
+    "model": ModelSettings,
+    "training": TrainingSettings,
+    "selection": SelectionSettings,
+    "annotator": AnnotatorSettings,
+    "federation": FederationSettings,
+    "run": RunSettings,
+    "engine": EngineSettings,
+    "output": OutputSettings,
+}
+"""The groups by the name that they have in TOML, in help and in docs; the docstring says what a group is about."""
+
+
+class Settings(  # the last group first: pydantic collects the fields of the last base first
+    OutputSettings,
+    EngineSettings,
+    RunSettings,
+    FederationSettings,
+    AnnotatorSettings,
+    SelectionSettings,
+    TrainingSettings,
+    ModelSettings,
+    ClientSettings,
+    DataSettings,
+):
+    """Everything that decides a run: the fields of all groups, flat."""
 
     @model_validator(mode="after")
     def _fits(self) -> Settings:
@@ -285,8 +354,40 @@ def _range(key: str, text: str) -> tuple[float, float] | tuple[()]:
     return numbers[0], numbers[1]
 
 
+def about_group(name: str) -> str:
+    """What the settings of a group are about, in a line."""
+    text = (GROUPS[name].__doc__ or "").splitlines()[0].rstrip(".")
+    return text[0].lower() + text[1:]
+
+
+def group_of(key: str) -> str:
+    """The group of a setting."""
+    return next(name for name, group in GROUPS.items() if key in group.model_fields)
+
+
+def flatten(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Flat keys from values that may be grouped: ``{"training": {"lr": 0.1}}`` is ``{"lr": 0.1}``."""
+    flat: dict[str, Any] = {}
+    for name, value in values.items():
+        inner = value if isinstance(value, Mapping) and name in GROUPS else {name: value}
+        for key, one in inner.items():
+            if inner is value and key not in GROUPS[name].model_fields:
+                raise SettingsError(_not_in_group(name, key))
+            if key in flat:
+                raise SettingsError(f"{key} is given twice, in [{group_of(key)}] and outside it: keep one")
+            flat[key] = one
+    return flat
+
+
+def _not_in_group(group: str, key: str) -> str:
+    if key in Settings.model_fields:
+        return f"{key} is a setting of [{group_of(key)}], not of [{group}]: move it there"
+    return unknown(f"setting in [{group}]", key, GROUPS[group].model_fields)
+
+
 def from_mapping(values: Mapping[str, Any]) -> Settings:
-    """Settings from plain values; every problem is named, a misspelt key with the nearest known one."""
+    """Settings from plain values, flat or grouped; every problem is named, a misspelt key with the nearest known."""
+    values = flatten(values)
     for key in values:
         if key not in Settings.model_fields:
             raise SettingsError(unknown("setting", key, Settings.model_fields))
@@ -313,9 +414,9 @@ def presets() -> dict[str, Path]:
 
 
 def read_file(path: Path) -> dict[str, Any]:
-    """The values of one TOML file."""
+    """The values of one TOML file, flat."""
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        return flatten(tomllib.loads(path.read_text(encoding="utf-8")))
     except OSError as error:
         raise SettingsError(f"cannot read settings file {path}: {error.strerror or error}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
@@ -345,6 +446,9 @@ def parse_changes(pairs: list[str]) -> dict[str, Any]:
         key = key.strip().replace("-", "_")
         if not equals or not key:
             raise SettingsError(f"--set takes key=value, not '{pair}'; for example --set rounds=20")
+        group, dot, inner = key.partition(".")
+        if dot and group in GROUPS:
+            (key,) = flatten({group: {inner: text}})
         try:
             changes[key] = tomllib.loads(f"v = {text.strip()}")["v"]
         except tomllib.TOMLDecodeError:
@@ -353,11 +457,10 @@ def parse_changes(pairs: list[str]) -> dict[str, Any]:
 
 
 def to_toml(settings: Settings) -> str:
-    """The settings as TOML that ``load`` reads back to an equal value."""
-    lines = []
-    for key, value in settings.model_dump().items():
-        if value is not None:
-            plain = isinstance(value, str | bool | int | list)
-            text = json.dumps(value, ensure_ascii=False) if plain else repr(value)
-            lines.append(f"{key} = {text}")
-    return "\n".join(lines) + "\n"
+    """The settings as TOML that ``load`` reads back to an equal value: flat keys, a comment above each group."""
+    values = {key: value for key, value in settings.model_dump().items() if value is not None}
+    parts = []
+    for name, group in GROUPS.items():
+        inside = {key: values[key] for key in group.model_fields if key in values}
+        parts.append(f"# {name}: {about_group(name)}\n{tomli_w.dumps(inside)}")
+    return "\n".join(parts)

@@ -20,6 +20,7 @@ from chase.report import tables
 from chase.report.runs import read_run
 from chase.run.comparison import is_comparison, method_changes, plan_arms, read_arms
 from chase.run.experiment import Experiment, stop_reason
+from chase.settings import GROUPS
 
 PresetArg = Annotated[str, typer.Argument(help="A preset (see `chase list`) or the path of a TOML file.")]
 StrategyOpt = Annotated[
@@ -28,7 +29,14 @@ StrategyOpt = Annotated[
 SeedsOpt = Annotated[int | None, typer.Option("--seeds", min=1, help="Run every method with this many seeds.")]
 RoundsOpt = Annotated[int | None, typer.Option("--rounds", help="Rounds to run in all (short for --set rounds=N).")]
 OutOpt = Annotated[Path | None, typer.Option("--out", "-o", help="Directory (default: runs/PRESET-STRATEGY-TIME).")]
-SetOpt = Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change a setting; repeatable.")]
+SetOpt = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        metavar="KEY=VALUE",
+        help=f"Change a setting; repeatable. `chase list settings` shows all, in groups: {', '.join(GROUPS)}.",
+    ),
+]
 DirOpt = Annotated[str | None, typer.Option("--data-dir", help="Directory of NAME/train.parquet (else CHASE_DATA).")]
 AnnotatorOpt = Annotated[
     str | None, typer.Option("--annotator", help="Who labels: oracle, or page for one client labelled by you.")
