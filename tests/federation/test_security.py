@@ -144,7 +144,9 @@ def test_strangers_wrong_keys_and_impostors_are_refused(tmp_path: Path) -> None:
             if keyless:
                 at_key = command.index("--auth-supernode-private-key")
                 del command[at_key : at_key + 2]
-            real.supervisor.start(launch.ProcessSpec(name, tuple(command), home / "logs" / "node.log", job.env, again=False))
+            real.supervisor.start(
+                launch.ProcessSpec(name, tuple(command), home / "logs" / "node.log", job.env, again=False)
+            )
 
         for name in ("stranger", "keyless", "wrong-key", "impostor"):
             home = tmp_path / name

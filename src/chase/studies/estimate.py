@@ -12,8 +12,7 @@ from functools import lru_cache
 import torch
 
 from chase.data.resident import DataSet
-from chase.learning.training import TrainingOptions, train
-from chase.learning.training import TrainingTask
+from chase.learning.training import TrainingOptions, TrainingTask, train
 from chase.models.catalog import build
 from chase.run.experiment import net_spec
 from chase.settings import Settings
