@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import itertools
 import math
 
 import numpy as np
@@ -7,10 +8,21 @@ import pytest
 import torch
 from support import blobs, small_settings, tiny_net
 
-from chase.core.errors import SettingsError
+from chase.core.errors import SettingsError, UpdateError
 from chase.core.messages import ClientUpdate
 from chase.learning.training import FlatSGD, TrainingOptions, TrainingTask, train
-from chase.server.aggregation import SERVERS, ServerPlan, fed_adam, fed_avg, fed_avg_m
+from chase.server.aggregation import (
+    BLOCK,
+    SERVERS,
+    RunningSum,
+    ServerPlan,
+    average,
+    block_sum,
+    client_weights,
+    fed_adam,
+    fed_avg,
+    fed_avg_m,
+)
 from chase.server.server import Server
 
 
@@ -116,3 +128,86 @@ def test_a_strong_proximal_term_keeps_the_model_near_its_start() -> None:
         return float((torch.cat([p.detach().flatten() for p in net.parameters()]) - before).norm())
 
     assert moved(10.0) < 0.5 * moved(0.0)
+
+
+def some(*values: float, count: int = 0) -> dict[str, np.ndarray]:
+    return {"w": np.array(values, dtype=np.float32), "n": np.array(count, dtype=np.int64)}
+
+
+def test_average_worked_by_hand() -> None:
+    mean = average([(0, some(1.0, 10.0), 1.0), (7, some(5.0, -2.0), 3.0)])
+    assert mean["w"].tolist() == [(1 * 1 + 3 * 5) / 4, (1 * 10 + 3 * -2) / 4] == [4.0, 1.0]
+    assert mean["w"].dtype == np.float32
+
+
+def test_counters_take_the_largest_value() -> None:
+    parts = [(0, some(0, count=3), 9.0), (1, some(0, count=8), 1.0), (BLOCK, some(0, count=5), 5.0)]
+    assert average(parts)["n"] == 8
+    assert average(parts)["n"].dtype == np.int64
+
+
+def test_average_is_summed_in_double_precision() -> None:
+    # In float32, 2**24 + 1 = 2**24: the ones would be lost.
+    parts = [(0, some(2.0**24), 1.0)] + [(client, some(1.0), 1.0) for client in (1, 2, 3)]
+    assert average(parts)["w"][0] == np.float32((2.0**24 + 3) / 4)
+
+
+def test_average_of_nothing_or_of_no_weight_is_refused() -> None:
+    with pytest.raises(UpdateError, match="no updates"):
+        average([])
+    with pytest.raises(UpdateError, match="weight zero"):
+        average([(0, some(1.0), 0.0)])
+
+
+def uneven_parts(clients: int = 3 * BLOCK + 5) -> list[tuple[int, dict[str, np.ndarray], float]]:
+    draw = np.random.default_rng(4)
+    scale = 10.0 ** draw.integers(-12, 12, (clients, 8))
+    values = draw.normal(size=(clients, 8)) * scale
+    return [(c, some(*values[c], count=c), float(draw.integers(1, 90))) for c in range(clients)]
+
+
+def test_blocks_in_any_order_of_arrival_give_the_same_bits() -> None:
+    parts = uneven_parts()
+    blocks = [block_sum(parts[at : at + BLOCK]) for at in range(0, len(parts), BLOCK)]
+    want = average(parts)["w"].tobytes()
+    assert average(parts[::-1])["w"].tobytes() == want
+    for order in ([0, 1, 2, 3], [3, 2, 1, 0], [2, 0, 3, 1]):
+        for expected in ((), range(4), range(6)):
+            running = RunningSum(expected)
+            for number in order:
+                running.add(blocks[number])
+            assert running.mean(parts[0][1])["w"].tobytes() == want
+
+
+def test_a_sum_is_forgotten_once_all_before_it_are_there() -> None:
+    parts = uneven_parts()
+    blocks = [block_sum(parts[at : at + BLOCK]) for at in range(0, len(parts), BLOCK)]
+    running = RunningSum(range(4))
+    running.add(blocks[1])
+    assert len(running._early) == 1
+    running.skip(0)
+    assert len(running._early) == 0
+    with pytest.raises(UpdateError, match="came twice"):
+        running.add(blocks[1])
+    assert running.total().weight == sum(weight for c, _, weight in parts if BLOCK <= c < 2 * BLOCK)
+
+
+def test_the_order_within_a_block_is_by_id_and_blocks_are_summed_apart() -> None:
+    """1e30 and -1e30 cancel only beside each other: in one block, not across two."""
+    parts = [(0, some(1e30), 1.0), (2, some(3.0), 1.0), (1, some(-1e30), 1.0)]
+    assert average(parts)["w"][0] == 1.0
+    apart = [(0, some(1e30), 1.0), (1, some(3.0), 1.0), (BLOCK, some(-1e30), 1.0)]
+    assert average(apart)["w"][0] == 0.0
+    with pytest.raises(UpdateError, match="belong to 2"):
+        block_sum(apart)
+
+
+def test_weights_of_clients() -> None:
+    counts = {4: 10, 0: 1, 2: 5, 3: 0}
+    assert client_weights(counts, "labelled", 0, 1) == {0: 1.0, 2: 5.0, 4: 10.0}
+    assert client_weights(counts, "equal", 0, 1) == {0: 1.0, 2: 1.0, 4: 1.0}
+    seen = [client_weights(counts, "shuffled", 0, round) for round in range(1, 40)]
+    assert all(sorted(weights.values()) == [1.0, 5.0, 10.0] for weights in seen)
+    assert all(list(weights) == [0, 2, 4] for weights in seen)
+    assert {tuple(weights.values()) for weights in seen} == set(itertools.permutations((1.0, 5.0, 10.0)))
+    assert client_weights(counts, "shuffled", 0, 7) == client_weights(counts, "shuffled", 0, 7)

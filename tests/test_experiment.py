@@ -100,6 +100,21 @@ def test_a_line_of_metrics_says_what_it_must(digits: DataSet, tmp_path: Path) ->
     assert len(lines[0]["per_class"]) == 10
 
 
+def test_a_run_warns_of_a_client_that_decides_the_average(digits: DataSet, tmp_path: Path) -> None:
+    """Aggressive clients of ReCo label ten times as often as others: in the end one has too large a share."""
+    notes = {}
+    for weights in ("labelled", "equal"):
+        changes = {"client_weights": weights, "strategy": "random", "behaviour": "ReCo", "clients": 10, "rounds": 12}
+        experiment = Experiment.begin(small_settings(**changes), tmp_path / weights)
+        lines = experiment.run()
+        notes[weights] = [note for note in experiment.notes if "of the average of 10 clients" in note]
+        shares = [line["largest_share"] for line in lines]
+        assert (max(shares) > 0.2) == (weights == "labelled")
+        assert all(share >= 0.1 for share in shares)
+    assert len(notes["labelled"]) == 1
+    assert notes["equal"] == []
+
+
 def test_mean_ev_is_null_unless_tracked(digits: DataSet, tmp_path: Path) -> None:
     untracked = run(tmp_path / "a", digits, strategy="random", rounds=2)
     tracked = run(tmp_path / "b", digits, strategy="random", rounds=2, track_ev=True)

@@ -34,6 +34,15 @@ def test_a_cycle_starts_afresh_asks_once_and_tracks_its_last_round(digits: DataS
     assert not near(orders[4].origin, orders[7].origin)
 
 
+@pytest.mark.parametrize("changes", [{"behaviour": "ReCo"}, {"form": "cycles", "cycle_rounds": 2}])
+def test_a_budget_of_zero_buys_no_label(digits: DataSet, tmp_path: Path, changes: dict[str, object]) -> None:
+    story = simulate(small_settings(**changes, budget=0, strategy="chase"), digits, tmp_path)
+    assert story.asked == []
+    assert {u.metrics["labels"] for u in story.updates} == {0}
+    assert {u.metrics["pool_asked"] for u in story.updates} == {0}
+    assert len(set(story.weights)) == 4  # it trains all the same
+
+
 def test_cycles_end_to_end(digits: DataSet, tmp_path: Path) -> None:
     cycles = {"form": "cycles", "cycle_rounds": 2, "cycle_budget": "fixed"}
     settings = small_settings(**cycles, strategy="chase", align="none", rounds=5)

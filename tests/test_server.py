@@ -44,6 +44,27 @@ def test_the_order_of_the_updates_changes_not_a_bit() -> None:
     assert len(found) == 1
 
 
+def test_equal_weights_worked_by_hand() -> None:
+    one = server(client_weights="equal")
+    one.aggregate(one.orders(1), [*UPDATES, update(2, 0, 99.0, 99.0)])
+    assert one.weights["w"] == pytest.approx([1.1 / 3, 2.0])
+    assert one.largest_share == pytest.approx(1 / 3)
+    assert one.notes == []
+
+
+def test_a_client_with_more_than_twice_its_equal_share_is_warned_of_once() -> None:
+    fair, uneven = server(), server()
+    fair.aggregate(fair.orders(1), [update(0, 2, 0.0, 0.0), update(1, 1, 0.0, 0.0), update(2, 1, 0.0, 0.0)])
+    assert fair.notes == []  # 50 % of three: not more than twice 33 %
+    for round in (1, 2):
+        updates = [update(c, 9 if c == 3 else 1, 0.0, 0.0, round=round) for c in range(4)]
+        uneven.aggregate(uneven.orders(round), updates)
+    assert uneven.largest_share == 0.75
+    (note,) = uneven.notes
+    assert "from round 1 on client 3 has 75% of the average of 4 clients" in note
+    assert "client_weights=equal" in note
+
+
 def test_a_round_without_updates_keeps_the_model() -> None:
     one = server()
     one.aggregate(one.orders(1), [])

@@ -20,8 +20,10 @@ from chase.acquisition.catalog import METHODS, find_method
 from chase.acquisition.hybrid import DEFAULT_KEYS
 from chase.acquisition.strategy import AcquisitionStrategy
 from chase.core.errors import SettingsError, unknown
-from chase.data.options import DataOptions
-from chase.server.aggregation import SERVERS
+from chase.data.options import DataOptions, Normalisation
+from chase.learning.losses import AlignOn
+from chase.models.layers import Init
+from chase.server.aggregation import SERVERS, ClientWeights
 
 PRESETS = Path(__file__).parent / "presets"
 
@@ -53,6 +55,11 @@ class DataSettings(SettingsGroup):
     image_size: int = Field(0, ge=0, le=1024, description="resize images to this height and width (0 = as they are)")
     channels: Literal[0, 1, 3] = Field(0, description="own images: 1 grey, 3 colour, 0 as they are")
     channel_mean: str = Field("", description="own images: means to subtract, from 0 to 1, separated by commas")
+    normalisation: Normalisation = Field(
+        "statistics",
+        description="images: statistics (mean and deviation of the training set), authors (the values in the code of "
+        "the paper's authors) or half (0.5 and 0.5, so from -1 to 1)",
+    )
     channel_std: str = Field("", description="own images: deviations to divide by, separated by commas")
     pixel_range: str = Field(
         "", description="own images of more than 8 bits: lowest and highest value, for example 0,4095 (empty = found)"
@@ -84,6 +91,11 @@ class ModelSettings(SettingsGroup):
 
     net: str = Field("tiny-cnn", description="network by name, or package.module:function")
     init_weights: str = Field("", description="safetensors file to start from")
+    init: Init = Field(
+        "xavier",
+        description="how first weights are drawn: xavier (Xavier normal, biases 0.01, as in the paper) or normal "
+        "(N(0, 0.05), biases 0, as the authors' VGG-19)",
+    )
     dropout: float = Field(0.0, ge=0, lt=1, description="dropout probability of the network")
 
 
@@ -99,6 +111,11 @@ class TrainingSettings(SettingsGroup):
     prox: float = Field(0.0, ge=0, description="FedProx: weight of prox/2 ||w - w_start||^2 in local training")
     loss: Literal["cross-entropy", "kcfu"] | None = Field(None, description="labelled loss; unset = as the method says")
     align: AlignMode | None = Field(None, description="alignment loss; unset = as the method says")
+    align_on: AlignOn = Field(
+        "logits",
+        description="what alignment compares: logits, or features (what the last layer sees: with vgg19-projection "
+        "the projection's output, as in the authors' code)",
+    )
     mu: float = Field(0.1, ge=0, description="weight of the alignment loss")
     tau: float = Field(0.5, gt=0, description="temperature of the alignment loss")
 
@@ -128,7 +145,11 @@ class AnnotatorSettings(SettingsGroup):
     """Who labels, how many samples and how well."""
 
     behaviour: Literal["AbCo", "ReCo", "free"] = Field("ReCo", description="how clients label")
-    budget: int = Field(10, ge=0, description="labels a request, for behaviour = AbCo or free")
+    budget: int = Field(
+        10,
+        ge=0,
+        description="labels per request, for behaviour = AbCo or free; 0 = nobody asks, whatever the behaviour",
+    )
     period: int = Field(1, ge=1, description="turns between requests, for behaviour = free")
     wrong_labels: float = Field(0.0, ge=0, le=1, description="chance that an answer is wrong")
     answer_delay: int = Field(0, ge=0, description="turns until an answer comes")
@@ -153,6 +174,11 @@ class FederationSettings(SettingsGroup):
     )
     take_part: float = Field(1.0, gt=0, le=1, description="chance that a client takes part in a round")
     share_of_clients: float = Field(1.0, gt=0, le=1, description="exact share of the clients drawn each round")
+    client_weights: ClientWeights = Field(
+        "labelled",
+        description="weight of a client in the average: labelled (its number of labels, as in the paper), equal, or "
+        "shuffled (label counts given to clients in random order, as the authors' code does)",
+    )
     server: str = Field("fedavg", description="how updates become the global model: " + ", ".join(SERVERS))
     server_lr: float | None = Field(None, gt=0, description="server learning rate; unset = as the server says")
     server_momentum: float = Field(0.9, ge=0, lt=1, description="momentum (beta 1) of fedavgm and fedadam")
@@ -255,6 +281,10 @@ class Settings(  # the last group first: pydantic collects the fields of the las
                 f"local_epochs = {self.local_epochs}, but epistemic variation compares epochs and needs at "
                 f"least 2 ({why} = {self.strategy if why == 'strategy' else 'on'}): set local_epochs=2 or more"
             )
+        if self.normalisation != "statistics" and (self.channel_mean or self.channel_std):
+            raise SettingsError(
+                f"normalisation = '{self.normalisation}' and channel_mean or channel_std are both given: leave one out"
+            )
         if self.loss == "kcfu" and "loss_module" in self.needs:
             raise SettingsError(
                 f"loss = 'kcfu', but strategy '{self.strategy}' trains with a loss of its own: leave `loss` out"
@@ -302,6 +332,7 @@ class Settings(  # the last group first: pydantic collects the fields of the las
             classes=_listed(self.classes),
             image_size=self.image_size,
             channels=self.channels,
+            normalisation=self.normalisation,
             mean=_numbers("channel_mean", self.channel_mean),
             std=_numbers("channel_std", self.channel_std),
             scale=_range("pixel_range", self.pixel_range),

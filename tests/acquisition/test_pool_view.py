@@ -66,6 +66,19 @@ def test_passes_with_dropout_are_seeded_and_counted() -> None:
     assert view.inferences == 3 * 8
 
 
+def test_cached_passes_are_kept_apart_by_dropout_and_by_pass() -> None:
+    """Another rate is another set of passes; five more passes are not the first five again."""
+    net = Normed()
+    net.drop.p = 0.0
+    view = view_of(net)
+    mild, strong = view.mc_probs(2, 0.1), view.mc_probs(2, 0.9)
+    assert not np.array_equal(mild, strong)
+    more = view.mc_probs(4, 0.9)
+    assert np.array_equal(more[:2], strong)
+    assert not any(np.array_equal(more[late], more[early]) for late in (2, 3) for early in (0, 1))
+    assert np.array_equal(more, view_of(net).mc_probs(4, 0.9))
+
+
 def test_dropout_of_its_own_is_used_where_the_network_has_none() -> None:
     net = Normed()
     net.drop.p = 0.0

@@ -39,3 +39,8 @@ def test_abco_and_free() -> None:
     assert behaviours("AbCo", 3, 0, 10, 4) == [Behaviour(10, 1)] * 3
     assert behaviours("free", 2, 0, 6, 4) == [Behaviour(6, 4)] * 2
     assert behaviours("ReCo", 10, 1, 99, 99) == reco(10, 1)
+
+
+@pytest.mark.parametrize("kind", ["AbCo", "ReCo", "free"])
+def test_a_budget_of_zero_means_that_nobody_asks(kind: str) -> None:
+    assert {b.budget for b in behaviours(kind, 10, 0, budget=0, period=2)} == {0}

@@ -7,36 +7,11 @@ import pytest
 from safetensors.numpy import load
 
 from chase.core.errors import CheckpointError, UpdateError
-from chase.core.weights import average, check_fits, digest, read, to_bytes
+from chase.core.weights import check_fits, digest, read, to_bytes
 
 
 def weights(*values: float, count: int = 0) -> dict[str, np.ndarray]:
     return {"w": np.array(values, dtype=np.float32), "n": np.array(count, dtype=np.int64)}
-
-
-def test_average_worked_by_hand() -> None:
-    mean = average([(weights(1.0, 10.0), 1.0), (weights(5.0, -2.0), 3.0)])
-    assert mean["w"].tolist() == [(1 * 1 + 3 * 5) / 4, (1 * 10 + 3 * -2) / 4] == [4.0, 1.0]
-    assert mean["w"].dtype == np.float32
-
-
-def test_counters_take_the_largest_value() -> None:
-    mean = average([(weights(0, count=3), 9.0), (weights(0, count=8), 1.0), (weights(0, count=5), 5.0)])
-    assert mean["n"] == 8
-    assert mean["n"].dtype == np.int64
-
-
-def test_average_is_summed_in_double_precision() -> None:
-    # In float32, 2**24 + 1 = 2**24: the ones would be lost.
-    parts = [(weights(2.0**24), 1.0)] + [(weights(1.0), 1.0)] * 3
-    assert average(parts)["w"][0] == np.float32((2.0**24 + 3) / 4)
-
-
-def test_average_of_nothing_or_of_no_weight_is_refused() -> None:
-    with pytest.raises(UpdateError, match="no updates"):
-        average([])
-    with pytest.raises(UpdateError, match="weight zero"):
-        average([(weights(1.0), 0.0)])
 
 
 @pytest.mark.parametrize(

@@ -6,10 +6,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from data_files import image_parquet, pixels
 
 from chase.core.errors import DataError
 from chase.data import sources
+from chase.data.options import DataOptions
 
 
 def make_cifar10(place: Path, seed: int = 0) -> np.ndarray:
@@ -28,6 +30,30 @@ def test_images_are_decoded_bit_for_bit(tmp_path):
     assert np.array_equal(data.test.inputs.numpy(), images[20:])
     assert data.train_labels.tolist() == [*range(10), *range(10)]
     assert data.classes[3] == "class 3"
+
+
+def test_normalisation_is_what_the_setting_says(tmp_path):
+    make_cifar10(tmp_path)
+    found = {
+        kind: sources.load("cifar10", str(tmp_path), DataOptions(normalisation=kind))
+        for kind in ("statistics", "authors", "half")
+    }
+    assert {kind: (data.train.mean, data.train.std) for kind, data in found.items()} == {
+        "statistics": ((0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616)),
+        "authors": ((0.5,) * 3, (0.5,) * 3),
+        "half": ((0.5,), (0.5,)),
+    }
+    assert all(data.train.mean == data.test.mean for data in found.values())
+    ready = {kind: data.train.ready(torch.arange(20)) for kind, data in found.items()}
+    assert torch.equal(ready["authors"], ready["half"])
+    assert torch.allclose(ready["half"], found["half"].train.inputs[:20].float() / 127.5 - 1, atol=1e-6)
+    assert not torch.allclose(ready["statistics"], ready["half"], atol=0.1)
+
+
+def test_the_authors_values_are_refused_where_they_have_none():
+    with pytest.raises(DataError, match="only for mnist, emnist, cifar10, cifar100"):
+        sources.load("digits", options=DataOptions(normalisation="authors"))
+    assert sources.load("digits", options=DataOptions(normalisation="half")).train.mean == (0.5,)
 
 
 def test_grey_images_of_a_colour_format_stay_exact(tmp_path):

@@ -22,6 +22,10 @@ TABLE = {
     "momentum": (0.5, 0.5, 0.5, 0.5, 0.0),
     "dropout": (0.5, 0.5, 0.5, 0.0, 0.2),
     "mu": (0.1, 0.1, 1.0, 1.0, 0.3),
+    "normalisation": ("authors", "authors", "authors", "authors", "statistics"),
+    "client_weights": ("labelled",) * 5,
+    "align_on": ("logits",) * 5,
+    "init": ("xavier",) * 5,
     "augment": (False, False, False, True, False),
 }
 ALL = {

@@ -54,13 +54,13 @@ def test_without_a_server_model_only_the_balanced_part_is_left() -> None:
     net, counts = tiny_net(), np.array([2, 8])
     x, y = samples.ready(torch.arange(6)), torch.from_numpy(labels[:6])
     out = net(x).detach()
-    first = KnowledgeCompensation(counts, samples, torch.arange(6, 20), None)
+    first = KnowledgeCompensation(counts, samples, torch.arange(6, 20), None, rng(0, "t"))
     balanced = torch.nn.functional.cross_entropy(out + torch.tensor([math.log(2), math.log(8)]), y)
-    assert float(first.loss(net, out, y, Step(0, 1, rng(0, "t")))) == pytest.approx(float(balanced))
+    assert float(first.loss(net, out, y, Step(0, 1))) == pytest.approx(float(balanced))
     assert first.inferences == 0
 
-    later = KnowledgeCompensation(counts, samples, torch.arange(6, 20), tiny_net(seed=5))
-    assert float(later.loss(net, out, y, Step(0, 1, rng(0, "t"))).detach()) > float(balanced)
+    later = KnowledgeCompensation(counts, samples, torch.arange(6, 20), tiny_net(seed=5), rng(0, "t"))
+    assert float(later.loss(net, out, y, Step(0, 1)).detach()) > float(balanced)
     assert later.inferences == 6
     assert later.inferred_rows.numel() == 6
     assert set(later.inferred_rows.tolist()) <= set(range(6, 20))
@@ -69,4 +69,4 @@ def test_without_a_server_model_only_the_balanced_part_is_left() -> None:
 def test_text_cannot_be_mixed() -> None:
     text = Samples(torch.zeros(4, 8, dtype=torch.uint8), kind="text")
     with pytest.raises(SettingsError, match="mixes images"):
-        KnowledgeCompensation(np.array([1, 1]), text, torch.arange(4), None)
+        KnowledgeCompensation(np.array([1, 1]), text, torch.arange(4), None, rng(0, "t"))

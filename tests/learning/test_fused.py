@@ -74,7 +74,7 @@ def first_step(stepper: training.Stepper, size: int, epoch: int, epochs: int) ->
     """The step that the first epoch of ``train`` takes, as if it were another epoch's."""
     draw = training.rng(0, "batches", 1, 2)
     take = torch.from_numpy(draw.permutation(size))
-    return stepper.step(take, training.Step(epoch, epochs, draw))
+    return stepper.step(take, training.Step(epoch, epochs))
 
 
 def assert_same_changes(fast: nn.Module, slow: nn.Module, start: nn.Module) -> None:

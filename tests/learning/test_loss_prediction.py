@@ -63,7 +63,7 @@ def test_the_gradient_into_the_network_stops_in_the_last_two_fifths_of_the_epoch
     samples, labels = blobs(4)
     with tapped(net) as seen:
         out = net(samples.ready(torch.arange(4)))
-        step = Step(epoch, 10, rng(0, "t"))
+        step = Step(epoch, 10)
         loss = WithLossPrediction(predictor, net.taps, seen).loss(net, out, torch.from_numpy(labels), step)
         plain = torch.nn.functional.cross_entropy(out, torch.from_numpy(labels))
         (loss - plain).backward()

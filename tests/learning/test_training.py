@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import copy
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,7 +11,9 @@ from support import blobs, tiny_net
 from torch import nn
 
 from chase.core.randomness import rng
-from chase.learning.inference import logits, run_chunks
+from chase.learning import training
+from chase.learning.compensation import KnowledgeCompensation
+from chase.learning.inference import features, logits, run_chunks
 from chase.learning.losses import Alignment, prepare_alignment
 from chase.learning.training import FlatSGD, TrainingOptions, TrainingTask, train
 from chase.models.net import get_weights
@@ -65,7 +68,7 @@ def test_training_equals_a_plain_loop(mu: float) -> None:
     outcome = train(ours, job(prepare_alignment(local, glob, easy, "both", 0.5)), plan(mu=mu))
 
     optimiser = torch.optim.SGD(plain.parameters(), lr=0.05, momentum=0.5)
-    draw = rng(0, "batches", 2, 5)
+    draw, aligned = rng(0, "batches", 2, 5), rng(0, "aligned", 2, 5)
     labels, history, last = torch.from_numpy(LABELS), [], []
     for _ in range(3):
         plain.train()
@@ -74,7 +77,7 @@ def test_training_equals_a_plain_loop(mu: float) -> None:
             rows = LABELED[batch]
             value = F.cross_entropy(plain(SAMPLES.ready(rows)), labels[rows])
             if mu:
-                pick = torch.from_numpy(draw.choice(WATCHED.numel(), len(batch), replace=False))
+                pick = torch.from_numpy(aligned.choice(WATCHED.numel(), len(batch), replace=False))
                 now = plain(SAMPLES.ready(WATCHED[pick]))
                 value = value + mu * papers_alignment(now, local[pick], glob[pick], torch.from_numpy(easy)[pick])
             optimiser.zero_grad()
@@ -90,6 +93,51 @@ def test_training_equals_a_plain_loop(mu: float) -> None:
     assert (outcome.history == np.stack(history)).all()
     assert outcome.loss == pytest.approx(np.mean(last), abs=1e-4)
     assert outcome.inferences == 3 * WATCHED.numel()
+
+
+@pytest.mark.parametrize("plain", [False, True])
+def test_methods_of_one_seed_see_the_same_labelled_batches(monkeypatch: pytest.MonkeyPatch, plain: bool) -> None:
+    """Alignment and KCFU draw from generators of their own; the order of the labelled batches stays."""
+    orders: list[list[int]] = []
+    make = training.make_stepper
+
+    def spy(*args: Any) -> training.Stepper:
+        stepper, order = make(*args), []
+        orders.append(order)
+        step = stepper.step
+        stepper.step = lambda take, at: (order.extend(take.tolist()), step(take, at))[1]  # type: ignore[method-assign]
+        return stepper
+
+    monkeypatch.setattr(training, "make_stepper", spy)
+    teacher = logits(tiny_net(seed=9), SAMPLES, WATCHED)
+    ready = prepare_alignment(teacher, -teacher, np.arange(WATCHED.numel()) % 2 > 0, "both", 0.5)
+    kcfu = KnowledgeCompensation(np.array([7, 7]), SAMPLES, WATCHED, tiny_net(seed=3), rng(0, "kcfu"))
+    for alignment, own in ((None, None), (ready, None), (None, kcfu)):
+        net = tiny_net()
+        net.plain_kernels = plain
+        train(net, job(alignment), plan(mu=0.5), own)
+    assert len(orders[0]) == 3 * 14
+    assert orders[0] == orders[1] == orders[2]
+
+
+def test_alignment_on_features_compares_what_the_last_layer_sees() -> None:
+    """One step by hand: cross-entropy on logits plus the paper's loss on features."""
+    ours, teacher = tiny_net(), tiny_net(seed=9)
+    plain = copy.deepcopy(ours)
+    rows = torch.arange(14, 18)
+    local, glob = features(teacher, SAMPLES, rows), features(ours, SAMPLES, rows)
+    easy = np.array([True, False, True, False])
+    ready = prepare_alignment(local, glob, easy, "both", 0.5, "features")
+    one = TrainingTask(SAMPLES, LABELED[:4], torch.from_numpy(LABELS[:4]), rows, ready, False, 0, (2, 5))
+    train(ours, one, plan(mu=0.7, epochs=1))
+    order = torch.from_numpy(rng(0, "batches", 2, 5).permutation(4))
+    pick = torch.from_numpy(rng(0, "aligned", 2, 5).choice(4, 4, replace=False))
+    now = plain.embed(SAMPLES.ready(rows[pick]))
+    value = F.cross_entropy(plain(SAMPLES.ready(order)), torch.from_numpy(LABELS)[order])
+    value = value + 0.7 * papers_alignment(now, local[pick], glob[pick], torch.from_numpy(easy)[pick])
+    value.backward()
+    for name, parameter in plain.named_parameters():
+        assert torch.allclose(ours.get_parameter(name), parameter - 0.05 * parameter.grad, atol=1e-5), name
 
 
 def test_training_changes_the_net_and_repeats_exactly() -> None:

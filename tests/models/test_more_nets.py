@@ -11,10 +11,11 @@ import torch
 from torch import nn
 
 from chase.core.errors import SettingsError
-from chase.core.weights import average, to_bytes
+from chase.core.weights import to_bytes
 from chase.models.catalog import NETS, TEXT_NETS, NetSpec, build
 from chase.models.layers import Dropout, MaskSource, seed_dropout
 from chase.models.net import Net, get_weights, has_batch_norm, set_weights, start_from
+from chase.server.aggregation import average
 
 SHAPES = {"tiny-cnn": (1, 8, 8), "mnist-cnn": (1, 28, 28), "emnist-cnn": (1, 28, 28)}
 
@@ -74,13 +75,29 @@ def test_text_dropout_comes_from_the_seeded_source(name):
     assert all(m.dropout == 0 for m in net.modules() if isinstance(m, nn.LSTM))
 
 
+def linear_sizes(net: nn.Module) -> list[tuple[int, int]]:
+    return [(m.in_features, m.out_features) for m in net.modules() if isinstance(m, nn.Linear)]
+
+
+def test_the_authors_start_is_normal_with_zero_biases():
+    spec = NetSpec("emnist-cnn", (1, 28, 28), 62, 0.0, init="normal")
+    net, same, other = (build(spec, seed) for seed in (0, 0, 1))
+    assert float(net.fc.weight.detach().std()) == pytest.approx(0.05, rel=0.02)
+    assert float(net.fc.weight.detach().mean()) == pytest.approx(0, abs=1e-3)
+    assert not any(m.bias.any() for m in net.modules() if isinstance(m, nn.Linear | nn.Conv2d))
+    assert torch.equal(net.fc.weight, same.fc.weight)
+    assert not torch.equal(net.fc.weight, other.fc.weight)
+
+
 def test_paper_sizes():
     vgg = build(NetSpec("vgg19", (3, 32, 32), 100, 0.0), 0)
     convolutions = [m for m in vgg.modules() if isinstance(m, nn.Conv2d)]
     assert len(convolutions) == 16
     assert has_batch_norm(vgg)
-    assert vgg.head.in_features == 512
-    assert build(NetSpec("vgg19-projection", (3, 32, 32), 100, 0.0), 0).head.in_features == 256
+    assert linear_sizes(vgg) == [(512, 4096), (4096, 4096), (4096, 100)]
+    projecting = build(NetSpec("vgg19-projection", (3, 32, 32), 100, 0.0), 0)
+    assert linear_sizes(projecting) == [(512, 4096), (4096, 4096), (4096, 256), (256, 100)]
+    assert projecting.eval().embed(torch.zeros(2, 3, 32, 32)).shape == (2, 256)
     lstm = build(NetSpec("char-lstm", (80,), 80, 0.2, vocabulary=80), 0)
     assert lstm.embedding.embedding_dim == 8
     assert [lstm.lstm1.hidden_size, lstm.lstm2.hidden_size] == [256, 256]
@@ -100,7 +117,7 @@ def test_batch_norm_is_averaged_and_its_counter_survives_a_file(tmp_path):
     for _ in range(3):
         second.train()(torch.randn(4, 3, 32, 32))
     a, b = get_weights(first), get_weights(second)
-    mean = average([(a, 1.0), (b, 3.0)])
+    mean = average([(0, a, 1.0), (1, b, 3.0)])
     name = "block1.1.running_mean"
     assert np.allclose(mean[name], (a[name] + 3 * b[name]) / 4, atol=1e-6)
     assert mean["block1.1.num_batches_tracked"] == 3

@@ -116,9 +116,11 @@ class PoolView:
             module.p = dropout
         seed, *place = self._models.seed
         self._load(which or self.model)
+        outputs = []
         try:
-            seed_dropout(self._net, MaskSource(int(seed), "mc", *place))
-            outputs = [self._infer(f"mc {i}", which or self.model, self.ids) for i in range(passes)]
+            for number in range(passes):
+                seed_dropout(self._net, MaskSource(int(seed), "mc", number, *place))
+                outputs.append(self._infer(f"mc {number} {dropout!r}", which or self.model, self.ids))
         finally:
             seed_dropout(self._net, None)
             for module in drops:

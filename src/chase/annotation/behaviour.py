@@ -42,7 +42,9 @@ def reco(clients: int, seed: int) -> list[Behaviour]:
 
 
 def behaviours(kind: str, clients: int, seed: int, budget: int, period: int) -> list[Behaviour]:
-    """One behaviour per client."""
+    """One behaviour per client; a budget of 0 means that nobody asks, whatever the kind."""
+    if budget == 0:
+        return [Behaviour(0, 1)] * clients
     if kind == "ReCo":
         return reco(clients, seed)
     return [Behaviour(budget, 1 if kind == "AbCo" else period)] * clients

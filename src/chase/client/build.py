@@ -11,6 +11,6 @@ from chase.settings import Settings
 
 def build_net(settings: Settings, samples: Samples, num_classes: int) -> nn.Module:
     """The network that the settings name for these samples, with its initial weights."""
-    net = build(NetSpec.of(settings.net, samples, num_classes, settings.dropout), settings.seed)
+    net = build(NetSpec.of(settings.net, samples, num_classes, settings.dropout, settings.init), settings.seed)
     net.plain_kernels = settings.kernels == "plain"  # type: ignore[assignment]
     return net

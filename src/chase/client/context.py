@@ -46,4 +46,5 @@ class ClientContext:
     @property
     def spec(self) -> NetSpec:
         """How the network is built."""
-        return NetSpec.of(self.settings.net, self.samples, self.num_classes, self.settings.dropout)
+        settings = self.settings
+        return NetSpec.of(settings.net, self.samples, self.num_classes, settings.dropout, settings.init)

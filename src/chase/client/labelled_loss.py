@@ -12,6 +12,7 @@ import numpy as np
 from chase.client.context import ClientContext, Costs
 from chase.client.state import ClientState
 from chase.core.messages import RoundOrder
+from chase.core.randomness import rng
 from chase.core.weights import Array
 from chase.learning.compensation import KnowledgeCompensation
 from chase.learning.loss_prediction import (
@@ -73,6 +74,6 @@ def compensation(context: ClientContext, state: ClientState, order: RoundOrder) 
         server = copy.deepcopy(context.net)
         set_weights(server, order.weights)
     counts = np.bincount(labels, minlength=context.num_classes).astype(np.int64)
-    return KnowledgeCompensation(
-        counts, context.samples, context.samples.rows(compensation_pool(context, state)), server
-    )
+    rows = context.samples.rows(compensation_pool(context, state))
+    draw = rng(order.seed, "kcfu", order.round, context.client)
+    return KnowledgeCompensation(counts, context.samples, rows, server, draw)

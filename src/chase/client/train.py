@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import torch
+from torch import Tensor
 
 from chase.acquisition import freeze_awaken
 from chase.client.choose import BEFORE, training_plan
@@ -15,24 +16,26 @@ from chase.core.messages import ClientUpdate, RoundOrder
 from chase.core.randomness import rng
 from chase.core.weights import Array, Weights
 from chase.learning import training
-from chase.learning.inference import logits
+from chase.learning.inference import features, logits
 from chase.learning.loss_prediction import loss_extras
 from chase.learning.losses import Alignment, easy_samples, prepare_alignment
 from chase.learning.tracking import classes_seen, epistemic_variation
-from chase.models.net import get_weights, set_weights
+from chase.models.net import get_weights, set_weights, with_embedding
 
 
 def rest_and_watch(context: ClientContext, state: ClientState, order: RoundOrder) -> ClientState:
     """Freeze, awaken, and draw the samples to watch (Alg. 2)."""
     settings, pools = context.settings, state.pools
-    draw = rng(order.seed, "watch", order.round, context.client)
     if settings.freeze:
         pools = freeze_awaken.freeze(pools, state.watched, state.ev_of(state.watched))
     if settings.awaken:
-        pools = freeze_awaken.awaken(pools, settings.awaken_below * context.behaviour.budget, settings.beta, draw)
+        below = settings.awaken_below * context.behaviour.budget
+        draw = rng(order.seed, "awaken", order.round, context.client)
+        pools = freeze_awaken.awaken(pools, below, settings.beta, draw)
     watched = state.watched[:0]
     if settings.watches and order.track and pools.labeled.size:
         size = settings.subset_size if settings.subset else None
+        draw = rng(order.seed, "watch", order.round, context.client)
         watched = freeze_awaken.watch(pools.unlabeled, state.turn == 0, size, settings.first_watch, draw)
     return replace(state, pools=pools, watched=watched)
 
@@ -46,13 +49,22 @@ def prepare_teachers(context: ClientContext, state: ClientState, order: RoundOrd
     with costs.stopwatch.phase("teachers"):
         rows = context.samples.rows(state.watched)
         set_weights(context.net, state.local_weights)
-        local_outputs = logits(context.net, context.samples, rows)
+        local_outputs = compared_outputs(context, rows)
         set_weights(context.net, order.weights)
-        global_outputs = logits(context.net, context.samples, rows)
+        global_outputs = compared_outputs(context, rows)
         costs.inferences += 2 * state.watched.size
         costs.inferred.append(state.watched)
         easy = easy_samples(state.ev_of(state.watched))
-        return prepare_alignment(local_outputs, global_outputs, easy, str(settings.align), settings.tau)
+        return prepare_alignment(
+            local_outputs, global_outputs, easy, str(settings.align), settings.tau, settings.align_on
+        )
+
+
+def compared_outputs(context: ClientContext, rows: Tensor) -> Tensor:
+    """What alignment compares, by the weights that the network holds (watched, outputs)."""
+    if context.settings.align_on == "logits":
+        return logits(context.net, context.samples, rows)
+    return features(with_embedding(context.net), context.samples, rows)
 
 
 def train(

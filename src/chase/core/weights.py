@@ -1,13 +1,13 @@
-"""Model weights as named arrays: averaging, comparing, reading and writing.
+"""Model weights as named arrays: comparing, reading and writing.
 
 Weights are plain NumPy arrays by name, so a message can cross a process, a file or a network
-without pickle. Averages are summed in float64 in the order given; callers give client-id order.
+without pickle.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -21,30 +21,6 @@ from chase.core.errors import CheckpointError, UpdateError
 Array = NDArray[Any]
 Weights = Mapping[str, Array]
 Arrays = Mapping[str, Array]
-
-
-def average(parts: Sequence[tuple[Weights, float]]) -> dict[str, Array]:
-    """Weighted mean of weights; every weight travels beside its payload.
-
-    Integer arrays (batch-norm counters) take the largest value seen: a count is not a quantity
-    that halves well, and the largest is what the most experienced client reports.
-    """
-    if not parts:
-        raise UpdateError("an average of no updates was asked for")
-    total = float(sum(weight for _, weight in parts))
-    if total <= 0:
-        raise UpdateError("all updates have weight zero, so there is no average")
-    first = parts[0][0]
-    mean: dict[str, Array] = {}
-    for name, like in first.items():
-        if np.issubdtype(like.dtype, np.floating):
-            summed = np.zeros(like.shape, dtype=np.float64)
-            for weights, weight in parts:
-                summed += np.multiply(weights[name], weight / total, dtype=np.float64)
-            mean[name] = summed.astype(like.dtype)
-        else:
-            mean[name] = np.maximum.reduce([weights[name] for weights, _ in parts])
-    return mean
 
 
 def check_fits(weights: Weights, like: Weights, who: str) -> None:

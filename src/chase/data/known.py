@@ -1,6 +1,7 @@
 """The data sets that are known by name: where they are on the hub, their columns and their normalisation.
 
-Mean and standard deviation are those of the full training sets, per channel, as usual in the field.
+Mean and standard deviation are those of the full training sets, per channel, as usual in the field. Beside them
+stand the values that the code of the paper's authors uses, where it differs or says them (normalisation = authors).
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ class Known:
     options: DataOptions
     mean: tuple[float, ...] = (0.0,)
     std: tuple[float, ...] = (1.0,)
+    authors: tuple[tuple[float, ...], tuple[float, ...]] | None = None
+    """Mean and deviation in the code of the paper's authors; None where it does not use the data set."""
     by_role: bool = False
     """Windows of text by speaking role, see ``roles``."""
     idx: bool = False
@@ -37,6 +40,7 @@ KNOWN: dict[str, Known] = {
         _images("image", "label", 1),
         (0.1307,),
         (0.3081,),
+        authors=((0.1307,), (0.3081,)),
     ),
     "fashion-mnist": Known(
         "pieces of clothing, 28x28 grey, 10 classes",
@@ -51,6 +55,7 @@ KNOWN: dict[str, Known] = {
         _images("image", "label", 1),
         (0.1736,),
         (0.3317,),
+        authors=((0.1307,), (0.3081,)),
         idx=True,
     ),
     "femnist": Known(
@@ -66,6 +71,7 @@ KNOWN: dict[str, Known] = {
         _images("img", "label", 3),
         (0.4914, 0.4822, 0.4465),
         (0.2470, 0.2435, 0.2616),
+        authors=((0.5, 0.5, 0.5), (0.5, 0.5, 0.5)),
     ),
     "cifar100": Known(
         "photographs, 32x32 colour, 100 classes",
@@ -73,6 +79,7 @@ KNOWN: dict[str, Known] = {
         _images("img", "fine_label", 3),
         (0.5071, 0.4865, 0.4409),
         (0.2673, 0.2564, 0.2762),
+        authors=((0.4914, 0.4822, 0.4465), (0.2023, 0.1994, 0.2010)),
     ),
     "shakespeare": Known(
         "next character of 80, by speaking role",

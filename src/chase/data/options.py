@@ -7,6 +7,9 @@ import json
 from dataclasses import dataclass
 from typing import Literal
 
+Normalisation = Literal["statistics", "authors", "half"]
+"""Mean and deviation of the training set; those in the code of the paper's authors; 0.5 and 0.5."""
+
 
 @dataclass(frozen=True)
 class DataOptions:
@@ -33,6 +36,8 @@ class DataOptions:
     std: tuple[float, ...] = ()
     scale: tuple[float, float] | tuple[()] = ()
     """The lowest and the highest value of wide images; own data has that of its training part."""
+    normalisation: Normalisation = "statistics"
+    """Which mean and deviation the pixels are normalised with; applied after decoding."""
     bad_images: Literal["fail", "skip"] = "fail"
     tokens: Literal["words", "characters"] = "words"
     text_length: int = 64
@@ -41,5 +46,5 @@ class DataOptions:
     def key(self) -> str:
         """The options that decide what is decoded, as text for the cache key."""
         values = dataclasses.asdict(self)
-        del values["data_dir"], values["test_data"]
+        del values["data_dir"], values["test_data"], values["normalisation"]
         return json.dumps(values, sort_keys=True)

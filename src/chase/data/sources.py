@@ -20,7 +20,7 @@ from chase.data.assemble import assemble
 from chase.data.cache import cache_root, cached, content_key
 from chase.data.decoded import Decoded
 from chase.data.known import KNOWN
-from chase.data.options import DataOptions
+from chase.data.options import DataOptions, Normalisation
 from chase.data.resident import DataSet, Samples
 from chase.data.roles import read_roles
 from chase.data.user_data import TABLE_SUFFIXES, load_own
@@ -71,6 +71,30 @@ def find_local(name: str, data_dir: str = "") -> Path | None:
 def load(name: str, data_dir: str = "", options: DataOptions | None = None) -> DataSet:
     """A data set by name, by ``hub:owner/set`` or by path."""
     options = options or DataOptions()
+    return normalised(read(name, data_dir, options), name, options.normalisation)
+
+
+def normalised(data: DataSet, name: str, kind: Normalisation) -> DataSet:
+    """The data set with the mean and deviation that ``kind`` says; texts have none."""
+    if kind == "statistics" or data.train.kind != "image":
+        return data
+    mean: tuple[float, ...] = (0.5,)
+    std = mean
+    if kind == "authors":
+        known = KNOWN[name].authors if name in KNOWN else None
+        if known is None:
+            fit = ", ".join(other for other, entry in KNOWN.items() if entry.authors)
+            raise DataError(
+                f"normalisation = 'authors', but the authors' code has no values for '{name}' (only for {fit}): "
+                "set normalisation=statistics"
+            )
+        mean, std = known
+    train, test = (replace(part, mean=mean, std=std) for part in (data.train, data.test))
+    return replace(data, train=train, test=test)
+
+
+def read(name: str, data_dir: str, options: DataOptions) -> DataSet:
+    """The data set as it is kept, normalised by its own statistics."""
     if name == "digits":
         return digits()
     if name not in KNOWN and not name.startswith(hub.PREFIX) and looks_like_path(name):

@@ -130,8 +130,9 @@ class FederationServer:
         return past
 
     def _spec(self) -> NetSpec:
-        agreed = self.agreement
-        return NetSpec(self.settings.net, agreed.shape, len(agreed.classes), self.settings.dropout, agreed.vocabulary)
+        agreed, settings = self.agreement, self.settings
+        classes, vocabulary = len(agreed.classes), agreed.vocabulary
+        return NetSpec(settings.net, agreed.shape, classes, settings.dropout, vocabulary, settings.init)
 
     def _gather(self, done: int) -> None:
         """Before the first round: wait for all sites on the list, or after a while for a quorum."""

@@ -60,12 +60,13 @@ class KnowledgeCompensation:
         samples: Samples,
         unlabeled_rows: Tensor,
         server: nn.Module | None,
+        draw: np.random.Generator,
     ) -> None:
         if samples.kind != "image":
             raise SettingsError("loss = 'kcfu' mixes images and cannot train on text: choose loss=cross-entropy")
         self._log_counts = log_counts(class_counts)
         self._weights = torch.from_numpy(class_weights(class_counts)).float()
-        self._samples, self._rows = samples, unlabeled_rows
+        self._samples, self._rows, self._draw = samples, unlabeled_rows, draw
         self._server = None if server is None else server.eval()
         self.inferences = 0
         self._inferred = torch.zeros(unlabeled_rows.numel(), dtype=torch.bool)
@@ -85,10 +86,10 @@ class KnowledgeCompensation:
         size = min(int(y.shape[0]), self._rows.numel())
         if self._server is None or size < 2:
             return balanced
-        pick = torch.from_numpy(step.draw.choice(self._rows.numel(), size, replace=False))
+        pick = torch.from_numpy(self._draw.choice(self._rows.numel(), size, replace=False))
         plain = self._samples.ready(self._rows[pick])
-        share = torch.from_numpy(step.draw.beta(MIX, MIX, size=size)).float().view(-1, *[1] * (plain.dim() - 1))
-        mixed = (share * plain + (1 - share) * plain[torch.from_numpy(others(size, step.draw))]).to(outputs.device)
+        share = torch.from_numpy(self._draw.beta(MIX, MIX, size=size)).float().view(-1, *[1] * (plain.dim() - 1))
+        mixed = (share * plain + (1 - share) * plain[torch.from_numpy(others(size, self._draw))]).to(outputs.device)
         with torch.no_grad():
             server_outputs = self._server(mixed)
         self.inferences += size

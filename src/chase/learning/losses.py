@@ -9,12 +9,16 @@ prepared once as a *direction* per sample and a step costs one dot product a sam
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
+
+AlignOn = Literal["logits", "features"]
+"""What is compared: the output before the softmax, or what the last layer sees (a projection, where there is one)."""
 
 
 @dataclass(frozen=True)
@@ -25,6 +29,7 @@ class Alignment:
     """(watched, outputs): (other teacher - own teacher) / tau, both of unit length."""
     aligned: Tensor
     """(watched,): 1.0 where a sample takes part in this mode, else 0.0."""
+    on: AlignOn = "logits"
 
 
 def unit(f: Tensor) -> Tensor:
@@ -41,7 +46,12 @@ def easy_samples(last_ev: NDArray[np.int64]) -> NDArray[np.bool_]:
 
 
 def prepare_alignment(
-    local_outputs: Tensor, global_outputs: Tensor, easy: NDArray[np.bool_], mode: str, tau: float
+    local_outputs: Tensor,
+    global_outputs: Tensor,
+    easy: NDArray[np.bool_],
+    mode: str,
+    tau: float,
+    on: AlignOn = "logits",
 ) -> Alignment:
     """Directions for outputs (watched, outputs) of both teachers.
 
@@ -54,7 +64,7 @@ def prepare_alignment(
     takes_part = {"local": is_easy, "global": ~is_easy}.get(mode, torch.ones_like(is_easy))
     towards_global = (unit(global_outputs) - unit(local_outputs)) / tau
     directions = torch.where(is_easy[:, None], towards_global, -towards_global)
-    return Alignment(directions, takes_part.float())
+    return Alignment(directions, takes_part.float(), on)
 
 
 def alignment_loss(outputs: Tensor, directions: Tensor, aligned: Tensor) -> Tensor:

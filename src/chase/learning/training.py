@@ -3,11 +3,15 @@
 A fresh SGD optimiser every turn; labelled batches without replacement within an epoch; with
 alignment, every step also draws as many watched samples as the labelled batch has, without
 replacement within the step. Student in train mode; tracking in eval mode on plain samples.
+
+Every purpose draws from a generator of its own: the order of the labelled batches ("batches"), the watched
+samples of each step ("aligned"), augmentation and dropout. So two methods of one seed that hold as many labels
+see the same batches in the same order, whatever else each of them draws.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
@@ -23,10 +27,10 @@ from chase.data.resident import Samples
 from chase.learning.augment import crop_and_flip
 from chase.learning.fused import FusedNet, FusedRanking, Prepared, fused_for
 from chase.learning.inference import fused_logits, logits
-from chase.learning.losses import Alignment, alignment_loss
+from chase.learning.losses import Alignment, AlignOn, alignment_loss
 from chase.learning.tracking import History
 from chase.models.layers import MaskSource, seed_dropout
-from chase.models.net import has_batch_norm
+from chase.models.net import has_batch_norm, with_embedding
 
 RESIDENT_ROWS = 6000
 """Up to this many samples are kept as floats during a turn; more are converted when they are needed."""
@@ -123,7 +127,6 @@ class Step:
     epoch: int
     """Counts from 0."""
     epochs: int
-    draw: np.random.Generator
 
     @property
     def last_epoch(self) -> bool:
@@ -170,6 +173,7 @@ class Aligned:
     def __init__(self, job: TrainingTask, plan: TrainingOptions, one_pass: bool, labeled: LabeledLoss) -> None:
         self._mu, self._one_pass, self._labeled = plan.mu, one_pass, labeled
         self._alignment = alignment_in_use(job, plan)
+        self._draw = aligned_draws(job)
         if self._alignment is not None:
             self._watched = ready_rows(job.samples, job.watched_rows)
 
@@ -182,13 +186,14 @@ class Aligned:
         if self._alignment is None:
             return self._labeled.loss(net, net(x), y, step)
         size = y.shape[0]
-        pick = draw_watched(step.draw, self._watched.total, size)
+        pick = draw_watched(self._draw, self._watched.total, size)
         unlabeled = self._watched.take(pick).to(x.device)
+        forward = forward_for(net, self._alignment.on)
         if self._one_pass:
-            out = net(torch.cat([x, unlabeled]))
-            labeled_loss, unlabeled_out = self._labeled.loss(net, out[:size], y, step), out[size:]
+            out, compared = forward(torch.cat([x, unlabeled]))
+            labeled_loss, unlabeled_out = self._labeled.loss(net, out[:size], y, step), compared[size:]
         else:
-            labeled_loss, unlabeled_out = self._labeled.loss(net, net(x), y, step), net(unlabeled)
+            labeled_loss, unlabeled_out = self._labeled.loss(net, net(x), y, step), forward(unlabeled)[1]
         align = alignment_loss(
             unlabeled_out,
             self._alignment.directions[pick].to(x.device),
@@ -200,6 +205,23 @@ class Aligned:
 def alignment_in_use(job: TrainingTask, plan: TrainingOptions) -> Alignment | None:
     """The alignment, unless it has no weight or fewer samples are watched than a batch holds."""
     return job.alignment if plan.mu > 0 and job.watched_rows.numel() >= plan.batch_size else None
+
+
+def aligned_draws(job: TrainingTask) -> np.random.Generator:
+    """Where the watched samples of a turn's steps are drawn from."""
+    return rng(job.seed, "aligned", *job.coordinates)
+
+
+def forward_for(net: nn.Module, on: AlignOn) -> Callable[[Tensor], tuple[Tensor, Tensor]]:
+    """One forward pass -> logits and what alignment compares: the logits, or the features before the last layer."""
+    if on == "features":
+        return with_embedding(net).both
+
+    def same(x: Tensor) -> tuple[Tensor, Tensor]:
+        outputs: Tensor = net(x)
+        return outputs, outputs
+
+    return same
 
 
 def draw_watched(draw: np.random.Generator, watched: int, size: int) -> Tensor:
@@ -270,6 +292,7 @@ class FusedStepper:
             self._ranking.load()
         self._x, self._y = fused.prepare(job.samples.ready(job.labeled_rows)), job.labels
         self._alignment = alignment_in_use(job, plan)
+        self._draw = aligned_draws(job)
         self._bits = MaskSource(job.seed, *job.coordinates)
         few = job.watched_rows.numel() <= RESIDENT_ROWS
         self._watched = fused.prepare(job.samples.ready(job.watched_rows)) if few else None
@@ -280,7 +303,7 @@ class FusedStepper:
         batches = [(self._x, take.numpy())]
         alignment = None
         if self._alignment is not None:
-            pick = draw_watched(step.draw, self._job.watched_rows.numel(), take.numel())
+            pick = draw_watched(self._draw, self._job.watched_rows.numel(), take.numel())
             batches.append(self._watched_at(pick))
             alignment = (
                 self._alignment.directions.index_select(0, pick),
@@ -346,7 +369,8 @@ def ready_rows(samples: Samples, rows: Tensor) -> ReadyRows:
 
 def make_stepper(net: nn.Module, job: TrainingTask, plan: TrainingOptions, labeled: LabeledLoss | None) -> Stepper:
     """The fused steps where network, loss and device allow them."""
-    plain = plan.prox != 0.0 or plan.device != "cpu" or plan.augment
+    by_features = job.alignment is not None and job.alignment.on == "features"
+    plain = plan.prox != 0.0 or plan.device != "cpu" or plan.augment or by_features
     fused = None if plain else fused_for(net)
     if fused is not None and (labeled is None or isinstance(labeled, RankingLoss)):
         return FusedStepper(fused, job, plan, labeled)
@@ -366,7 +390,7 @@ def train(
     total = 0.0
     for epoch in range(plan.epochs):
         with watch.phase("train"):
-            step = Step(epoch, plan.epochs, draw)
+            step = Step(epoch, plan.epochs)
             for take in torch.split(torch.from_numpy(draw.permutation(size)), plan.batch_size):
                 total += stepper.step(take, step) * take.numel()
         if job.track:

@@ -17,7 +17,7 @@ from chase.core.errors import SettingsError, unknown
 from chase.core.randomness import fold, torch_rng
 from chase.data.resident import Samples
 from chase.models.convnets import CifarCNN, MnistCNN, TinyCNN
-from chase.models.layers import xavier_
+from chase.models.layers import Init, draw_weights_
 from chase.models.resnet import SmallResNet
 from chase.models.texts import CharLSTM, TextBag
 from chase.models.vgg import VGG19
@@ -34,11 +34,13 @@ class NetSpec:
     dropout: float
     vocabulary: int = 0
     """Number of distinct tokens where the samples are texts; 0 for images."""
+    init: Init = "xavier"
+    """How first weights are drawn; one's own network draws them itself."""
 
     @classmethod
-    def of(cls, name: str, samples: Samples, classes: int, dropout: float) -> NetSpec:
+    def of(cls, name: str, samples: Samples, classes: int, dropout: float, init: Init = "xavier") -> NetSpec:
         """For these samples."""
-        return cls(name, samples.shape, classes, dropout, samples.vocabulary)
+        return cls(name, samples.shape, classes, dropout, samples.vocabulary, init)
 
 
 NETS: dict[str, tuple[str, Callable[..., nn.Module]]] = {
@@ -46,8 +48,8 @@ NETS: dict[str, tuple[str, Callable[..., nn.Module]]] = {
     "mnist-cnn": ("conv 5x5 10-20, fc 50 (the paper's, MNIST)", MnistCNN),
     "emnist-cnn": ("conv 5x5 10-20, fc 512 (the paper's, EMNIST)", partial(MnistCNN, hidden=512)),
     "cifar-cnn": ("conv 5x5 6-16, fc 120-84 (the paper's, CIFAR-10)", CifarCNN),
-    "vgg19": ("VGG-19 with batch norm (the paper's, CIFAR-100)", VGG19),
-    "vgg19-projection": ("the same with a 256-d projection head", partial(VGG19, projection=256)),
+    "vgg19": ("VGG-19 with batch norm, fc 4096-4096 (the paper's, CIFAR-100)", VGG19),
+    "vgg19-projection": ("the same with a projection 512-4096-4096-256", partial(VGG19, projection=256)),
     "resnet-gn": ("small ResNet with group norm, 0.2 million weights, for images of any size", SmallResNet),
     "char-lstm": ("embedding 8, 2-layer LSTM 256 (the paper's, Shakespeare)", CharLSTM),
     "text-bag": ("mean and maximum of word embeddings, fc 64: a small text classifier", TextBag),
@@ -98,7 +100,7 @@ def build(spec: NetSpec, seed: int) -> nn.Module:
         raise SettingsError(f"net '{spec.name}' gave a {type(net).__name__}, not a torch.nn.Module")
     check_outputs(net, spec)
     if not own:
-        xavier_(net, torch_rng(seed, "init"))
+        draw_weights_(net, spec.init, torch_rng(seed, "init"))
     return net
 
 

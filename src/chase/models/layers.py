@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -73,6 +75,25 @@ def seed_dropout(net: nn.Module, source: MaskSource | None) -> None:
     for module in net.modules():
         if isinstance(module, Dropout):
             module.source = source
+
+
+Init = Literal["xavier", "normal"]
+"""How first weights are drawn."""
+NORMAL_STD = 0.05
+
+
+def draw_weights_(net: nn.Module, init: Init, generator: torch.Generator) -> None:
+    """First weights of convolutions and linear layers, drawn as ``init`` says."""
+    (xavier_ if init == "xavier" else normal_)(net, generator)
+
+
+def normal_(net: nn.Module, generator: torch.Generator) -> None:
+    """The start of the authors' VGG-19: weights from N(0, 0.05), biases 0."""
+    for module in net.modules():
+        if isinstance(module, nn.Conv2d | nn.Linear):
+            nn.init.normal_(module.weight, std=NORMAL_STD, generator=generator)
+            if module.bias is not None:
+                nn.init.zeros_(module.bias)
 
 
 def xavier_(net: nn.Module, generator: torch.Generator) -> None:

@@ -25,8 +25,20 @@ class Net(nn.Module, ABC):
 
     def forward(self, x: Tensor) -> Tensor:
         """x -> logits (batch, classes)."""
-        logits: Tensor = self.head(self.embed(x))
-        return logits
+        return self.both(x)[0]
+
+    def both(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """x -> logits (batch, classes) and features (batch, width), in one pass."""
+        features = self.embed(x)
+        logits: Tensor = self.head(features)
+        return logits, features
+
+
+def with_embedding(net: nn.Module) -> Net:
+    """The network, if its features can be read."""
+    if not isinstance(net, Net):
+        raise SettingsError("align_on = 'features' reads what the last layer sees, so the network must be a Net")
+    return net
 
 
 def has_batch_norm(net: nn.Module) -> bool:

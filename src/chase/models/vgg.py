@@ -1,12 +1,14 @@
 """VGG-19 with batch norm for 32x32 images, as the paper uses it on CIFAR-100.
 
 Sixteen 3x3 convolutions in five blocks, each followed by batch norm and ReLU, a maximum pool after each
-block, one linear layer. With a projection the features go through two linear layers to that many
-dimensions first, as the authors' code has it.
+block, then three linear layers: 512-4096-4096-classes, a ReLU and the network's dropout after each hidden one.
+With a projection the third layer gives that many values (512-4096-4096-256 in the authors' code), and one more
+layer makes classes of them; the alignment loss can then compare the projection's outputs (align_on = "features").
 """
 
 from __future__ import annotations
 
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from chase.models.layers import Dropout
@@ -24,10 +26,14 @@ def _block(channels_in: int, channels: int, convolutions: int) -> nn.Sequential:
     return nn.Sequential(*layers, nn.MaxPool2d(2, ceil_mode=True))
 
 
-class VGG19(Net):
-    """Features of 512 values, or of ``projection`` values."""
+WIDTH = 4096
+"""Units of both hidden linear layers."""
 
-    taps = ("block1", "block2", "block3", "block4", "block5")
+
+class VGG19(Net):
+    """Features of 4096 values, or of ``projection`` values."""
+
+    taps = ("block1", "block2", "block3", "block4", "block5", "hidden1", "hidden2")
 
     def __init__(self, shape: tuple[int, ...], classes: int, dropout: float, projection: int = 0) -> None:
         super().__init__()
@@ -37,12 +43,15 @@ class VGG19(Net):
             channels_in = channels
         self.pool = nn.AdaptiveAvgPool2d(1)
         self.drop = Dropout(dropout)
-        self.project = nn.Sequential(nn.Linear(512, 512), nn.ReLU(), nn.Linear(512, projection)) if projection else None
-        self.head = nn.Linear(projection or 512, classes)
+        self.fc1, self.fc2 = nn.Linear(channels_in, WIDTH), nn.Linear(WIDTH, WIDTH)
+        self.hidden1, self.hidden2 = nn.Identity(), nn.Identity()
+        self.project = nn.Linear(WIDTH, projection) if projection else None
+        self.head = nn.Linear(projection or WIDTH, classes)
 
     def embed(self, x: Tensor) -> Tensor:
-        """x (batch, c, h, w) -> (batch, 512 or projection)."""
-        for name in self.taps:
-            x = self.get_submodule(name)(x)
-        features: Tensor = self.drop(self.pool(x).flatten(1))
+        """x (batch, c, h, w) -> (batch, 4096 or projection)."""
+        for number in range(1, len(BLOCKS) + 1):
+            x = self.get_submodule(f"block{number}")(x)
+        x = self.drop(self.hidden1(F.relu(self.fc1(self.pool(x).flatten(1)))))
+        features: Tensor = self.drop(self.hidden2(F.relu(self.fc2(x))))
         return features if self.project is None else self.project(features)

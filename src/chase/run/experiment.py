@@ -38,7 +38,7 @@ Metrics = dict[str, Any]
 
 def net_spec(settings: Settings, data: DataSet) -> NetSpec:
     """How to build the network for the data."""
-    return NetSpec.of(settings.net, data.train, data.num_classes, settings.dropout)
+    return NetSpec.of(settings.net, data.train, data.num_classes, settings.dropout, settings.init)
 
 
 def make_net(settings: Settings, data: DataSet) -> nn.Module:
@@ -157,6 +157,7 @@ class Experiment:
                 with watch.phase("aggregate"):
                     server.aggregate(orders, result.updates)
                 metrics = round_metrics(round, result.updates, past[-1] if past else None)
+                metrics["largest_share"] = server.largest_share
                 with watch.phase("evaluate"):
                     metrics |= self._evaluate(metrics, engine, server, result.updates, past)
                 with watch.phase("save"):
@@ -170,7 +171,7 @@ class Experiment:
             self._save_confusion(engine, server, past)
         finally:
             engine.close()
-            self.notes += engine.notes + (logs.close() if logs is not None else [])
+            self.notes += server.notes + engine.notes + (logs.close() if logs is not None else [])
         return past
 
     def _save_confusion(self, engine: Engine, server: Server, past: list[Metrics]) -> None:

@@ -1,4 +1,8 @@
-"""How the server turns the mean of the updates into the next global model.
+"""How updates become one mean, and how the server turns it into the next global model.
+
+Sums are taken in blocks of ``BLOCK`` client ids (0 to 31, 32 to 63, ...): within a block in id order, then block
+after block, in float64. A block can be summed wherever its clients ran and arrive in any order: every engine and
+every number of workers gives the same bits.
 
 One protocol: a server rule takes the model that training started from, the mean of the updates and its own
 state, and returns the new model and the new state. The state is arrays, so that it goes into the
@@ -13,15 +17,146 @@ Batch-norm statistics and counters are no weights: they always take the mean.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Literal, Protocol
 
 import numpy as np
 
+from chase.core.errors import UpdateError
+from chase.core.messages import ClientId
+from chase.core.randomness import rng
 from chase.core.weights import Array, Arrays, Weights
 
 STATISTICS = ("running_mean", "running_var", "num_batches_tracked")
+
+BLOCK = 32
+"""Client ids per block; part of the results, like a seed."""
+
+ClientWeights = Literal["labelled", "equal", "shuffled"]
+"""By number of labels (the paper's text), all alike, or label counts in random order (the authors' code)."""
+
+Part = tuple[ClientId, Arrays, float]
+"""A client, its arrays and its weight."""
+
+
+def client_weights(counts: Mapping[ClientId, int], kind: ClientWeights, seed: int, round: int) -> dict[ClientId, float]:
+    """The weight of each client that has labels, in id order; ``counts`` are labels per client.
+
+    The authors' code averages models in shuffled order with label counts in id order, so each count meets the model of
+    a random client: ``shuffled`` repeats that, and needs the counts of all clients of the round.
+    """
+    ids = sorted(client for client, labels in counts.items() if labels > 0)
+    values = [1.0 if kind == "equal" else float(counts[client]) for client in ids]
+    if kind == "shuffled":
+        values = [values[place] for place in rng(seed, "client-weights", round).permutation(len(values))]
+    return dict(zip(ids, values, strict=True))
+
+
+@dataclass(frozen=True)
+class BlockSum:
+    """The weighted sums of one block of clients."""
+
+    block: int
+    sums: dict[str, Array]
+    """Floating arrays: sum of weight * array, float64."""
+    largest: dict[str, Array]
+    """Integer arrays (batch-norm counters): a count does not halve well, so the largest stands for all."""
+    weight: float
+    """Sum of the weights."""
+
+
+def block_of(client: ClientId) -> int:
+    """The block that a client belongs to."""
+    return client // BLOCK
+
+
+def block_sum(parts: Sequence[Part]) -> BlockSum:
+    """The sums over clients of one block, taken in id order whatever order they come in."""
+    blocks = {block_of(client) for client, _, _ in parts}
+    if len(blocks) != 1:
+        raise UpdateError(f"a block sum takes clients of one block, these belong to {len(blocks)}")
+    ordered = sorted(parts, key=lambda part: part[0])
+    sums: dict[str, Array] = {}
+    largest: dict[str, Array] = {}
+    for name, like in ordered[0][1].items():
+        if np.issubdtype(like.dtype, np.floating):
+            summed = np.zeros(like.shape, dtype=np.float64)
+            for _, arrays, weight in ordered:
+                summed += np.multiply(arrays[name], weight, dtype=np.float64)
+            sums[name] = summed
+        else:
+            largest[name] = np.maximum.reduce([arrays[name] for _, arrays, _ in ordered])
+    return BlockSum(blocks.pop(), sums, largest, float(sum(weight for _, _, weight in ordered)))
+
+
+class RunningSum:
+    """Adds block sums in the order of their blocks, in whatever order they arrive.
+
+    With ``expected``, the numbers of the blocks that may come, a sum is added and forgotten as soon as all before it
+    are there; without, all are kept to the end. A block that brings nothing is passed over with ``skip``.
+    """
+
+    def __init__(self, expected: Iterable[int] = ()) -> None:
+        self._expected = sorted(set(expected), reverse=True)
+        self._early: dict[int, BlockSum | None] = {}
+        self._total: BlockSum | None = None
+
+    def add(self, part: BlockSum) -> None:
+        """Take one block's sums; each block comes once."""
+        self._take(part.block, part)
+
+    def skip(self, block: int) -> None:
+        """No client of this block takes part in the sum."""
+        self._take(block, None)
+
+    def _take(self, block: int, part: BlockSum | None) -> None:
+        if block in self._early or (self._total is not None and block <= self._total.block):
+            raise UpdateError(f"block {block} of the clients came twice, or after its turn")
+        self._early[block] = part
+        while self._expected and self._expected[-1] in self._early:
+            self._fold(self._early.pop(self._expected.pop()))
+
+    def _fold(self, part: BlockSum | None) -> None:
+        if part is None:
+            return
+        if self._total is None:
+            self._total = BlockSum(part.block, {n: a.copy() for n, a in part.sums.items()}, part.largest, part.weight)
+            return
+        total = self._total
+        for name, array in part.sums.items():
+            total.sums[name] += array
+        largest = {name: np.maximum(array, part.largest[name]) for name, array in total.largest.items()}
+        self._total = BlockSum(part.block, total.sums, largest, total.weight + part.weight)
+
+    def total(self) -> BlockSum:
+        """All sums; what has not had its turn yet is added now."""
+        for block in sorted(self._early):
+            self._fold(self._early.pop(block))
+        if self._total is None:
+            raise UpdateError("an average of no updates was asked for")
+        return self._total
+
+    def mean(self, like: Arrays) -> dict[str, Array]:
+        """The weighted mean, in the order and types of ``like``."""
+        total = self.total()
+        if total.weight <= 0:
+            raise UpdateError("all updates have weight zero, so there is no average")
+        return {
+            name: (total.sums[name] / total.weight).astype(array.dtype) if name in total.sums else total.largest[name]
+            for name, array in like.items()
+        }
+
+
+def average(parts: Sequence[Part]) -> dict[str, Array]:
+    """The weighted mean of clients' arrays, block by block."""
+    blocks: dict[int, list[Part]] = {}
+    for part in parts:
+        blocks.setdefault(block_of(part[0]), []).append(part)
+    running = RunningSum(blocks)
+    for some in blocks.values():
+        running.add(block_sum(some))
+    return running.mean(parts[0][1] if parts else {})
 
 
 @dataclass(frozen=True)

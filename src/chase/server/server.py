@@ -1,4 +1,4 @@
-"""The server's side of a round: orders out, labelled-size-weighted average in.
+"""The server's side of a round: orders out, weighted average in.
 
 The form of a run (the setting ``form``) is decided here alone: which rounds begin with a fresh
 start, in which a client asks, and which are tracked.
@@ -14,12 +14,15 @@ from pathlib import Path
 from chase.core.errors import SettingsError, UpdateError
 from chase.core.messages import ClientId, ClientUpdate, RoundOrder
 from chase.core.randomness import fold, rng
-from chase.core.weights import Array, Arrays, Weights, average, check_fits
+from chase.core.weights import Array, Arrays, Weights, check_fits
 from chase.learning.loss_prediction import new_predictor, to_extras, with_taps
 from chase.models.catalog import NetSpec, build
 from chase.models.net import get_weights, start_from
-from chase.server.aggregation import SERVERS, ServerPlan
+from chase.server.aggregation import SERVERS, ServerPlan, average, client_weights
 from chase.settings import Settings
+
+UNEVEN = 2.0
+"""A client with more than this many times an equal share of the average is worth a warning."""
 
 
 def participants(settings: Settings, round: int) -> list[ClientId]:
@@ -95,6 +98,10 @@ class Server:
         self.run, self.settings, self.weights, self.extras = run, settings, weights, dict(extras or {})
         self._spec, self._rule_state = spec, dict[str, Array]()
         self._start: Start | None = None
+        self.largest_share = 0.0
+        """The largest share that one client had in the last average."""
+        self.notes: list[str] = []
+        """What the user should know of the averages so far."""
         self._plan = ServerPlan(
             lr=SERVERS[settings.server].lr if settings.server_lr is None else settings.server_lr,
             momentum=settings.server_momentum,
@@ -127,7 +134,7 @@ class Server:
         return new_start(self._spec, self.settings, number)
 
     def aggregate(self, orders: dict[ClientId, RoundOrder], updates: Sequence[ClientUpdate]) -> None:
-        """Average the updates by labelled-set size, in client-id order, into the global model.
+        """Average the updates, weighted as ``client_weights`` says, in blocks of client ids, into the global model.
 
         A round without updates keeps the model; in isolation there is nothing to average.
         """
@@ -139,17 +146,34 @@ class Server:
                 raise UpdateError(f"update of client {update.client} came twice in this round")
             answered.add(update.client)
             check_update(update, orders[update.client], self.extras)
-        counted = sorted((u for u in updates if u.num_labeled > 0), key=lambda u: u.client)
+        weights = self._weights_of(updates)
         if self.settings.form == "isolated":
             return
-        if self._start is not None and (counted or self.settings.form == "cycles"):
+        if self._start is not None and (weights or self.settings.form == "cycles"):
             self.weights, self.extras, self._rule_state = self._start.weights, dict(self._start.extras), {}
-        if not counted:
+        if not weights:
             return
-        mean = average([(u.weights, float(u.num_labeled)) for u in counted])
+        counted = [update for update in updates if update.client in weights]
+        mean = average([(u.client, u.weights, weights[u.client]) for u in counted])
         rule = SERVERS[self.settings.server].rule
         self.weights, self._rule_state = rule(self.weights, mean, self._rule_state, self._plan)
-        self.extras = average([(u.extras, float(u.num_labeled)) for u in counted]) if self.extras else {}
+        self.extras = average([(u.client, u.extras, weights[u.client]) for u in counted]) if self.extras else {}
+
+    def _weights_of(self, updates: Sequence[ClientUpdate]) -> dict[ClientId, float]:
+        """The weight of each client that has labels; a share of the average that is out of proportion is noted once."""
+        settings, counts = self.settings, {update.client: update.num_labeled for update in updates}
+        round = updates[0].round if updates else 0
+        weights = client_weights(counts, settings.client_weights, settings.seed, round)
+        total = sum(weights.values())
+        self.largest_share = max(weights.values(), default=0.0) / total if total else 0.0
+        if self.largest_share * len(weights) > UNEVEN and not self.notes and settings.form != "isolated":
+            heaviest = max(weights, key=lambda client: weights[client])
+            self.notes.append(
+                f"from round {round} on client {heaviest} has {self.largest_share:.0%} of the average of "
+                f"{len(weights)} clients, more than twice an equal share ({1 / len(weights):.0%}): bought labels can "
+                "then lower the accuracy; client_weights=equal gives every client the same weight"
+            )
+        return weights
 
     def to_arrays(self) -> dict[str, Array]:
         """Everything for a file: the model under its own names, the rest under names with a slash."""

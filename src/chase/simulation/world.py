@@ -103,7 +103,7 @@ class World:
     def behaviours(self) -> list[Behaviour]:
         """One a client; in cycles a share of its original unlabelled pool, asked for once a cycle."""
         s = self.settings
-        if s.form == "cycles":
+        if s.form == "cycles" and s.budget:
             pools = [self.start(client).pools.unlabeled.size for client in range(s.clients)]
             return [per_cycle(pool, s.cycle_rounds, s.cycle_budget) for pool in pools]
         return behaviours(s.behaviour, s.clients, s.seed, s.budget, s.period)

@@ -38,7 +38,7 @@ def agreed_metrics(update: ClientUpdate) -> dict[str, float]:
 
 def behaviour_of(site: Site, settings: Settings, number: ClientId) -> Behaviour:
     """How this site labels: its own say first, then the settings."""
-    if settings.form == "cycles":
+    if settings.form == "cycles" and settings.budget:
         return per_cycle(int(site.start().pools.unlabeled.size), settings.cycle_rounds, settings.cycle_budget)
     all_of_them = behaviours(settings.behaviour, settings.clients, settings.seed, settings.budget, settings.period)
     usual = all_of_them[number % settings.clients]

@@ -79,6 +79,8 @@ def seconds_a_round(settings: Settings) -> float:
 
 def asks_a_turn(settings: Settings) -> tuple[float, float]:
     """(labels a turn, share of the turns that ask), means over the clients."""
+    if settings.budget == 0:
+        return 0.0, 0.0
     if settings.behaviour == "ReCo":
         return 0.2 * 5 / 5 + 0.6 * 7 / 3 + 0.2 * 10, 0.2 / 5 + 0.6 / 3 + 0.2
     period = settings.period if settings.behaviour == "free" else 1

@@ -71,7 +71,8 @@ def found(
 
 def model_card(settings: Settings, agreement: Agreement) -> ModelCard:
     """What the model needs to be used without the sites' data."""
-    spec = NetSpec(settings.net, agreement.shape, len(agreement.classes), settings.dropout, agreement.vocabulary)
+    classes, vocabulary = len(agreement.classes), agreement.vocabulary
+    spec = NetSpec(settings.net, agreement.shape, classes, settings.dropout, vocabulary, settings.init)
     kind: Kind = "image" if agreement.kind == "image" else "text"
     letters = LETTERS if spec.vocabulary == len(LETTERS) else ""
     return ModelCard(spec, agreement.classes, kind, agreement.mean, agreement.std, letters)
