@@ -115,6 +115,22 @@ def test_a_run_warns_of_a_client_that_decides_the_average(digits: DataSet, tmp_p
     assert notes["equal"] == []
 
 
+def test_picks_are_counted_with_those_that_ties_decided_and_by_class(digits: DataSet, tmp_path: Path) -> None:
+    """Entropies differ between samples, so no pick is by chance; EV takes few values, so some are."""
+    entropy = run(tmp_path / "a", digits, strategy="entropy", rounds=3)
+    ev = run(tmp_path / "b", digits, strategy="ev", rounds=3)
+    random = run(tmp_path / "c", digits, strategy="random", rounds=3)
+    assert [line["picks"] for line in entropy] == [0, 20, 20]
+    assert [line["picks_by_chance"] for line in entropy] == [None, 0, 0]
+    assert all(0 < line["picks_by_chance"] <= line["picks"] for line in ev[1:])
+    assert [line["picks_by_chance"] for line in random] == [None] * 3
+    asked = Record.open(tmp_path / "b").selections
+    for line in ev:
+        counts = {(s["client"], s["label"]) for s in asked if s["round"] == line["round"]}
+        assert {(int(c), int(k)) for c, own in line["asked_classes"].items() for k in own} == counts
+        assert sum(n for own in line["asked_classes"].values() for n in own.values()) == line["picks"]
+
+
 def test_mean_ev_is_null_unless_tracked(digits: DataSet, tmp_path: Path) -> None:
     untracked = run(tmp_path / "a", digits, strategy="random", rounds=2)
     tracked = run(tmp_path / "b", digits, strategy="random", rounds=2, track_ev=True)

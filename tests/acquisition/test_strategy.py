@@ -7,7 +7,7 @@ from support import blobs, ids, tiny_net
 
 from chase.acquisition.catalog import METHODS, find_method
 from chase.acquisition.pool_view import Models, PoolView
-from chase.acquisition.strategy import top_k
+from chase.acquisition.strategy import picks_by_chance, top_k
 from chase.core.errors import SettingsError
 from chase.core.randomness import rng
 from chase.models.net import get_weights
@@ -115,3 +115,18 @@ def test_a_strategy_of_ones_own() -> None:
     method = find_method("chase.acquisition.random:Random")
     assert method.make({}).needs == frozenset()
     assert (method.align, method.freeze, method.subset) == ("none", False, False)
+
+
+@pytest.mark.parametrize(
+    ("scores", "chosen", "by_chance"),
+    [
+        ([3, 2, 1, 0], [3, 2], 0),
+        ([3, 1, 1, 1], [3, 1], 1),
+        ([3, 1, 1, 0], [3, 1, 1], 0),
+        ([0, 0, 0, 0], [0, 0, 0], 3),
+        ([0, 0, 0], [0, 0, 0], 0),
+        ([1.0], [], 0),
+    ],
+)
+def test_picks_that_only_the_tie_break_decided(scores: list[float], chosen: list[float], by_chance: int) -> None:
+    assert picks_by_chance(np.array(scores, float), np.array(chosen, float)) == by_chance

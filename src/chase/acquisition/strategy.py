@@ -58,10 +58,19 @@ def best_of(pool: PoolView, scores: Scores, budget: int, rng: np.random.Generato
     return top_k(pool.ids, scores, budget, rng)
 
 
+def picks_by_chance(scores: Scores, chosen: Scores) -> int:
+    """How many of the picks were decided by the tie-break: those of the lowest score picked, if not all of it were."""
+    if chosen.size == 0:
+        return 0
+    lowest = chosen.min()
+    taken, tied = int((chosen == lowest).sum()), int((scores == lowest).sum())
+    return taken if tied > taken else 0
+
+
 def argmax_random(values: Scores, rng: np.random.Generator) -> int:
     """A position of the largest value, drawn evenly where several have it."""
     best = np.flatnonzero(values == values.max())
     return int(best[0] if best.size == 1 else rng.choice(best))
 
 
-__all__ = ["NEEDS", "AcquisitionStrategy", "PoolView", "Scores", "Which", "argmax_random", "top_k"]
+__all__ = ["NEEDS", "AcquisitionStrategy", "PoolView", "Scores", "Which", "argmax_random", "picks_by_chance", "top_k"]

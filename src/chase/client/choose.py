@@ -8,6 +8,7 @@ import numpy as np
 import torch
 
 from chase.acquisition.pool_view import Models, PoolView, Which
+from chase.acquisition.strategy import picks_by_chance
 from chase.annotation.annotator import Question
 from chase.client.context import ClientContext, Costs
 from chase.client.state import ClientState
@@ -58,6 +59,7 @@ def choose(
         chosen = checked(context.settings.acquisition.select(view, room, draw), view, room, context.settings.strategy)
         costs.inferences += view.inferences
         costs.inferred.append(view.ids[view.inferred])
+        count_picks(view, chosen, costs)
     scores = dict(zip(view.ids.tolist(), view.scores.tolist(), strict=True)) if view.scores is not None else {}
     questions = [
         Question(int(s), order.round, state.turn, context.settings.strategy, int(ev), scores.get(int(s)))
@@ -80,6 +82,14 @@ def with_thoughts(context: ClientContext, order: RoundOrder, questions: list[Que
         replace(q, thoughts=tuple((int(c), round(float(p), 4)) for c, p in zip(row, share, strict=True)))
         for q, row, share in zip(questions, classes.tolist(), chances.tolist(), strict=True)
     ]
+
+
+def count_picks(view: PoolView, chosen: SampleIds, costs: Costs) -> None:
+    """Count what was picked and, where a score ranked the candidates, what the tie-break decided."""
+    costs.picks += chosen.size
+    if view.scores is not None:
+        costs.ranked_picks += chosen.size
+        costs.chance_picks += picks_by_chance(view.scores, view.scores[np.searchsorted(view.ids, chosen)])
 
 
 def checked(chosen: SampleIds, view: PoolView, budget: int, strategy: str) -> SampleIds:

@@ -18,9 +18,15 @@ from chase.settings import Settings
 
 @dataclass
 class Costs:
-    """Counts forward passes outside training, and which samples they saw."""
+    """Counts forward passes outside training, and which samples they saw; and how what was asked for was picked."""
 
     inferences: int = 0
+    picks: int = 0
+    """Samples asked for in this turn."""
+    ranked_picks: int = 0
+    """Those of them that a score ranked."""
+    chance_picks: int = 0
+    """Those of the ranked that the tie-break decided."""
     inferred: list[SampleIds] = field(default_factory=list)
     stopwatch: Stopwatch = field(default_factory=Stopwatch)
 

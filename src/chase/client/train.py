@@ -101,6 +101,9 @@ def train(
         "labels": float(state.labels_spent),
         "inferences": float(costs.inferences),
         "inferred_samples": float(costs.distinct),
+        "picks": float(costs.picks),
+        "ranked_picks": float(costs.ranked_picks),
+        "chance_picks": float(costs.chance_picks),
     }
     metrics |= {f"pool_{name}": float(size) for name, size in state.pools.sizes().items()}
     metrics |= {f"seconds_{phase}": seconds for phase, seconds in costs.stopwatch.seconds.items()}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -157,7 +157,7 @@ class Experiment:
                 with watch.phase("aggregate"):
                     server.aggregate(orders, result.updates)
                 metrics = round_metrics(round, result.updates, past[-1] if past else None)
-                metrics["largest_share"] = server.largest_share
+                metrics |= {"largest_share": server.largest_share, "asked_classes": asked_classes(result.journal)}
                 with watch.phase("evaluate"):
                     metrics |= self._evaluate(metrics, engine, server, result.updates, past)
                 with watch.phase("save"):
@@ -226,6 +226,9 @@ def round_metrics(round: int, updates: Sequence[ClientUpdate], before: Metrics |
     ev_count = sum(u.metrics.get("ev_count", 0.0) for u in updates)
     ev_sum = sum(u.metrics.get("ev_sum", 0.0) for u in updates)
     took_part = max(1, len(updates))
+    picks, ranked, by_chance = (
+        int(sum(u.metrics.get(name, 0.0) for u in updates)) for name in ("picks", "ranked_picks", "chance_picks")
+    )
     return {
         "round": round,
         "labels": int(sum(c["labels"] for c in clients.values())),
@@ -233,10 +236,22 @@ def round_metrics(round: int, updates: Sequence[ClientUpdate], before: Metrics |
         "observed_inferences": int(sum(u.metrics.get("observed_inferences", 0) for u in updates)),
         "inferred_samples": sum(u.metrics["inferred_samples"] for u in updates) / took_part,
         "mean_ev": ev_sum / ev_count if ev_count else None,
+        "picks": picks,
+        "picks_by_chance": by_chance if ranked else None,
         "pools": {name: int(sum(c[name] for c in clients.values())) for name in NAMES},
         "took_part": len(updates),
         "clients": clients,
     }
+
+
+def asked_classes(journal: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, int]]:
+    """Labels that were asked for and answered in a round: how many of each class by client (in simulation only)."""
+    counts: dict[str, dict[str, int]] = {}
+    for line in journal:
+        if line["label"] is not None:
+            own = counts.setdefault(str(line["client"]), {})
+            own[str(line["label"])] = own.get(str(line["label"]), 0) + 1
+    return counts
 
 
 def processor_seconds(engine: Engine) -> float:

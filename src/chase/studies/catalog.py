@@ -5,6 +5,7 @@ from __future__ import annotations
 from chase.core.errors import SettingsError, unknown
 from chase.studies import (
     ablation,
+    authors,
     beta,
     cdb,
     cost,
@@ -18,6 +19,7 @@ from chase.studies import (
     reset,
     shakespeare,
     strong,
+    why,
 )
 from chase.studies.study import Study
 
@@ -36,6 +38,8 @@ _MODULES = (
     reset,
     shakespeare,
     ev_accuracy,
+    why,
+    authors,
 )
 
 STUDIES: dict[str, Study] = {module.STUDY.name: module.STUDY for module in _MODULES}

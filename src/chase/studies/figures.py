@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -18,6 +19,8 @@ from chase.studies.results import StudyResult
 
 SMOOTHED_OVER = 3
 ROLES = 10
+BY_EV = frozenset({"ev", "chase", "number-class", "+gev"})
+"""Strategies that select by EV."""
 
 
 @dataclass(frozen=True)
@@ -150,6 +153,71 @@ def ev_accuracy(methods: Sequence[MethodRuns]) -> Drawing | None:
     return Drawing(title, svg, caption)
 
 
+def chance_picks(methods: Sequence[MethodRuns]) -> Drawing | None:
+    """The share of the picks so far that the tie-break decided."""
+
+    def share(run: RunData) -> Numbers:
+        return so_far(run, lambda line: line.get("picks_by_chance"), lambda line: line.get("picks", 0))
+
+    caption = "Samples asked for up to each round whose score was tied with samples that were not: chance decided."
+    return over_rounds(methods, "Picks decided by chance", "share of the picks (%)", share, caption)
+
+
+def zero_ev_picks(methods: Sequence[MethodRuns]) -> Drawing | None:
+    """The share of the picks so far whose EV was 0, for methods that select by EV."""
+    chosen = [m for m in methods if m.first.settings.get("strategy") in BY_EV]
+
+    def share(run: RunData) -> Numbers:
+        zeros: dict[int, int] = {}
+        for line in run.selections:
+            zeros[line["round"]] = zeros.get(line["round"], 0) + (line["ev"] == 0)
+        return so_far(run, lambda line: zeros.get(line["round"], 0), lambda line: line.get("picks", 0))
+
+    caption = "Of the samples asked for up to each round, those whose prediction had not changed once: EV says nothing."
+    return over_rounds(chosen, "Picks of EV 0", "share of the picks (%)", share, caption) if chosen else None
+
+
+def so_far(run: RunData, part: Callable[[Any], float | None], whole: Callable[[Any], float]) -> Numbers:
+    """100 * (sum of ``part``) / (sum of ``whole``) up to each round; NaN before there is anything, or without parts."""
+    parts = np.array([np.nan if (v := part(line)) is None else v for line in run.metrics], dtype=np.float64)
+    wholes = np.cumsum([whole(line) for line in run.metrics])
+    known = np.nancumsum(parts)
+    usable = (wholes > 0) & np.isfinite(parts).any()
+    return np.where(usable, 100 * known / np.maximum(wholes, 1), np.nan)
+
+
+def largest_share(methods: Sequence[MethodRuns]) -> Drawing | None:
+    """The largest share of one client in the average."""
+    caption = "The share of the average that the client of largest weight has; ten equal clients have 10 % each."
+
+    def share(run: RunData) -> Numbers:
+        return 100 * run.series("largest_share")
+
+    return over_rounds(methods, "Largest share of one client", "share of the average (%)", share, caption)
+
+
+def class_balance(methods: Sequence[MethodRuns]) -> Drawing | None:
+    """How even the classes are among all labels asked for so far."""
+    caption = (
+        "Entropy of the classes among all samples asked for up to each round, as a share of the largest possible: "
+        "100 % is every class equally often."
+    )
+    return over_rounds(methods, "Class balance of the requests", "evenness (%)", evenness, caption)
+
+
+def evenness(run: RunData) -> Numbers:
+    """100 * H(classes asked for so far) / log(classes), by round; NaN before the first answer."""
+    classes = len(run.metrics[-1].get("per_class") or ()) or 2
+    counts, found = np.zeros(classes), []
+    for line in run.metrics:
+        for own in line.get("asked_classes", {}).values():
+            for label, count in own.items():
+                counts[int(label)] += count
+        share = counts[counts > 0] / max(1.0, counts.sum())
+        found.append(100 * float(-(share * np.log(share)).sum() / np.log(classes)) if share.size else np.nan)
+    return np.array(found)
+
+
 def labelled_share(methods: Sequence[MethodRuns]) -> Drawing | None:
     """Accuracy at the end of each cycle over the labelled share, smoothed."""
     curves: list[plots.Curve | None] = []
@@ -191,4 +259,8 @@ FIGURES: dict[str, Callable[[Sequence[MethodRuns]], Drawing | None]] = {
     "ev-accuracy": ev_accuracy,
     "labelled-share": labelled_share,
     "roles-by-classes": roles_by_classes,
+    "chance-picks": chance_picks,
+    "zero-ev-picks": zero_ev_picks,
+    "largest-share": largest_share,
+    "class-balance": class_balance,
 }
