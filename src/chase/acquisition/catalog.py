@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from chase.acquisition.badge import Badge
+from chase.acquisition.balanced_margin import BalancedMargin
 from chase.acquisition.bald import Bald
 from chase.acquisition.coreset import CoreSet
 from chase.acquisition.entropy import Entropy
@@ -17,9 +18,11 @@ from chase.acquisition.least_confidence import LeastConfidence
 from chase.acquisition.ll4al import LearningLoss
 from chase.acquisition.logo import LoGo, LoGoChase
 from chase.acquisition.margin import Margin
+from chase.acquisition.posterior import Posterior
 from chase.acquisition.random import Random
 from chase.acquisition.strategy import NEEDS, AcquisitionStrategy
 from chase.acquisition.tod import TemporalDiscrepancy
+from chase.acquisition.typical import Typical
 from chase.core.errors import SettingsError, unknown
 from chase.models.catalog import load_object
 
@@ -53,11 +56,14 @@ METHODS: dict[str, MethodEntry] = {
     "random": MethodEntry("random selection (FedRandom)", Random),
     "entropy": MethodEntry("highest entropy (FedEntropy; model = global: FAL)", Entropy),
     "margin": MethodEntry("smallest difference of the two likeliest classes", Margin),
+    "balanced-margin": MethodEntry("margin, evenly over predicted classes, few labels first", BalancedMargin),
     "least-confidence": MethodEntry("lowest probability of the likeliest class", LeastConfidence),
     "coreset": MethodEntry("k-centre greedy on features (FedCoreset; model = global: FAL)", CoreSet),
     "ll4al": MethodEntry("highest predicted loss (FedLL4AL; model = global: FAL)", LearningLoss),
     "bald": MethodEntry("disagreement of passes with dropout", Bald, options=("mc_passes", "mc_dropout")),
     "badge": MethodEntry("k-means++ seeding on last-layer gradients", Badge),
+    "posterior": MethodEntry("largest posterior variance of a ridge model, updated after each pick", Posterior),
+    "typical": MethodEntry("covers the client's own density (MaxHerding); needs no label", Typical),
     "tod": MethodEntry("temporal output discrepancy", TemporalDiscrepancy),
     "ksas": MethodEntry("disagreement of local and global model in own classes", Ksas),
     "kafal": MethodEntry("ksas with the loss KCFU", Ksas, loss="kcfu"),

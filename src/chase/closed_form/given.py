@@ -1,0 +1,61 @@
+"""Vectors that the user brings, such as embeddings of a foundation model: only standardised."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+
+from chase.closed_form.feature_map import InputSpec, moments, standard
+from chase.core.errors import DataError, SettingsError
+from chase.core.weights import Array, Arrays
+from chase.data.resident import Samples
+
+WIDEST = 8192
+"""More features than this would make sums of more than half a gigabyte per client."""
+
+
+@dataclass(frozen=True)
+class Given:
+    """The vectors themselves."""
+
+    spec: InputSpec
+
+    def __post_init__(self) -> None:
+        if self.spec.kind != "vectors":
+            raise SettingsError(f"features = 'given' are for vectors, and these samples are of kind {self.spec.kind}")
+        if self.width > WIDEST:
+            raise DataError(f"vectors have {self.width} numbers, and at most {WIDEST} fit: reduce them first")
+
+    @property
+    def steps(self) -> int:
+        """One: mean and deviation of every number."""
+        return 1
+
+    @property
+    def width(self) -> int:
+        """Numbers in a vector."""
+        return self.spec.shape[0]
+
+    def sums(self, step: int, params: Arrays, samples: Samples, rows: Tensor) -> dict[str, Array]:
+        """Moments of the vectors."""
+        return moments(self.raw(params, samples, rows))
+
+    def solve(self, step: int, params: Arrays, total: Arrays) -> dict[str, Array]:
+        """Mean and deviation."""
+        return standard(total)
+
+    def raw(self, params: Arrays, samples: Samples, rows: Tensor) -> NDArray[np.float32]:
+        """The vectors (rows, width); other lengths and missing numbers are refused."""
+        if samples.inputs.shape[1] != self.width:
+            raise DataError(
+                f"vectors of {samples.inputs.shape[1]} numbers came where the others have {self.width}: "
+                "all sites must use the same embedding"
+            )
+        values = samples.inputs.index_select(0, rows).float().numpy()
+        if not np.isfinite(values).all():
+            row = int(np.flatnonzero(~np.isfinite(values).all(axis=1))[0])
+            raise DataError(f"the vector of row {int(rows[row])} holds NaN or infinity: correct or remove it")
+        return values

@@ -1,0 +1,63 @@
+"""Features of a network: what the last layer of the network in ``init_weights`` sees."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from chase.closed_form.feature_map import InputSpec, moments, standard
+from chase.core.errors import SettingsError
+from chase.core.weights import Array, Arrays
+from chase.data.resident import Samples
+from chase.learning.inference import features
+from chase.models.net import Net
+
+WEIGHTS = "net."
+"""Prefix of the network's weights among the parameters."""
+
+
+@dataclass(frozen=True)
+class NetFeatures:
+    """Penultimate features of a network whose weights are fixed."""
+
+    spec: InputSpec
+    net: nn.Module = field(compare=False)
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.net, Net):
+            raise SettingsError("features = 'net' need a network with an `embed` and a `head` (chase.models.net.Net)")
+
+    @property
+    def steps(self) -> int:
+        """One: mean and deviation of the features."""
+        return 1
+
+    @property
+    def width(self) -> int:
+        """What the last layer takes."""
+        head = self.embedder.head
+        if not isinstance(head, nn.Linear):
+            raise SettingsError("features = 'net' need a network whose last layer is linear")
+        return head.in_features
+
+    @property
+    def embedder(self) -> Net:
+        """The network."""
+        assert isinstance(self.net, Net)
+        return self.net
+
+    def sums(self, step: int, params: Arrays, samples: Samples, rows: Tensor) -> dict[str, Array]:
+        """Moments of the features."""
+        return moments(self.raw(params, samples, rows))
+
+    def solve(self, step: int, params: Arrays, total: Arrays) -> dict[str, Array]:
+        """Mean and deviation."""
+        return standard(total)
+
+    def raw(self, params: Arrays, samples: Samples, rows: Tensor) -> NDArray[np.float32]:
+        """Penultimate features (rows, width)."""
+        made: NDArray[np.float32] = features(self.embedder, samples, rows).numpy()
+        return made.reshape(rows.numel(), self.width)

@@ -1,0 +1,87 @@
+"""What a linear head needs to know of labelled samples: sums that add up over clients, exactly.
+
+With features as whole multiples of a grid (``feature_map``), every entry is an integer below 2**53, so adding and
+removing are exact in float64: the sums of the union of two clients' samples are the same bits as the sum of their
+sums, and a sample that is added and removed again leaves no trace.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from chase.closed_form.feature_map import Codes, Reals
+from chase.core.errors import UpdateError
+from chase.core.weights import Array, Arrays
+
+CHUNK = 1024
+"""Samples whose float64 copies exist at a time."""
+NAMES = ("outer", "cross", "features", "counts")
+
+
+@dataclass(frozen=True)
+class Sums:
+    """Sums over labelled samples, in units of the grid."""
+
+    outer: Reals
+    """Features times features (width, width), symmetric."""
+    cross: Reals
+    """Features by class (width, classes)."""
+    features: Reals
+    """Features (width,)."""
+    counts: Reals
+    """Samples per class (classes,)."""
+
+    @classmethod
+    def empty(cls, width: int, classes: int) -> Sums:
+        """Sums of no samples."""
+        return cls(np.zeros((width, width)), np.zeros((width, classes)), np.zeros(width), np.zeros(classes))
+
+    @classmethod
+    def of(cls, codes: Codes, labels: NDArray[np.int64], classes: int) -> Sums:
+        """Sums of samples with these features (samples, width) and class numbers (samples,)."""
+        total = cls.empty(codes.shape[1], classes)
+        for at in range(0, codes.shape[0], CHUNK):
+            part = codes[at : at + CHUNK].astype(np.float64)
+            truth = np.zeros((part.shape[0], classes))
+            truth[np.arange(part.shape[0]), labels[at : at + CHUNK]] = 1.0
+            total = total.plus(cls(part.T @ part, part.T @ truth, part.sum(axis=0), truth.sum(axis=0)))
+        return total
+
+    @property
+    def samples(self) -> int:
+        """How many samples were summed."""
+        return int(self.counts.sum())
+
+    @property
+    def width(self) -> int:
+        """Features per sample."""
+        return int(self.features.size)
+
+    def plus(self, other: Sums) -> Sums:
+        """The sums of both sets of samples."""
+        return Sums(*(getattr(self, name) + getattr(other, name) for name in NAMES))
+
+    def minus(self, other: Sums) -> Sums:
+        """The sums without samples that were added before."""
+        left = Sums(*(getattr(self, name) - getattr(other, name) for name in NAMES))
+        if (left.counts < 0).any():
+            raise UpdateError(
+                "more samples of a class would be removed than there are: the sums do not belong together"
+            )
+        return left
+
+    def to_arrays(self) -> dict[str, Array]:
+        """Named arrays for a message or a file; of the symmetric matrix one half."""
+        upper = np.triu_indices(self.width)
+        return {"outer": self.outer[upper], "cross": self.cross, "features": self.features, "counts": self.counts}
+
+    @classmethod
+    def from_arrays(cls, arrays: Arrays) -> Sums:
+        """The sums that ``to_arrays`` gave."""
+        width = arrays["features"].size
+        outer = np.zeros((width, width))
+        outer[np.triu_indices(width)] = arrays["outer"]
+        return cls(outer + np.triu(outer, 1).T, arrays["cross"], arrays["features"], arrays["counts"])

@@ -1,0 +1,204 @@
+"""Feature maps: additive, the same for every partition bit for bit, and what they refuse."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from chase.closed_form.catalog import make_map
+from chase.closed_form.feature_map import (
+    GRID,
+    FeatureMap,
+    InputSpec,
+    decode,
+    encode,
+    fit,
+    mixed,
+    moments,
+    standard,
+    transform,
+)
+from chase.closed_form.patches import Patches, _Kernel
+from chase.core.errors import DataError, SettingsError
+from chase.core.randomness import rng
+from chase.core.weights import digest
+from chase.data.resident import Column, Samples
+from chase.models.catalog import NetSpec, build
+
+COLUMNS = (Column("age"), Column("fever"), Column("ward", "categorical", ("a", "b", "c")))
+
+
+def images(count: int = 36, channels: int = 1, height: int = 12, width: int = 14) -> Samples:
+    pixels = rng(0, "images").integers(0, 256, (count, channels, height, width))
+    return Samples(torch.from_numpy(pixels.astype(np.uint8)))
+
+
+def texts(count: int = 40) -> Samples:
+    tokens = rng(0, "texts").integers(1, 50, (count, 9)).astype(np.int16)
+    tokens[:, 6:] = 0
+    return Samples(torch.from_numpy(tokens), "text", vocabulary=8192)
+
+
+def rows_of_a_table(count: int = 40) -> Samples:
+    draw = rng(0, "table")
+    cells = np.stack([draw.normal(50, 9, count), draw.normal(38, 1, count), draw.integers(0, 3, count)], axis=1)
+    cells[3, 0] = np.nan
+    return Samples(torch.from_numpy(cells.astype(np.float32)), "table", columns=COLUMNS)
+
+
+def vectors(count: int = 40) -> Samples:
+    values = rng(0, "vectors").normal(3.0, 2.0, (count, 7)).astype(np.float32)
+    values[:, 2] = 5.0
+    return Samples(torch.from_numpy(values), "vectors")
+
+
+def small_map(samples: Samples, name: str = "auto") -> FeatureMap:
+    net = build(NetSpec("resnet-gn", samples.shape, 2, 0.0), 0) if name == "net" else None
+    return make_map(name, InputSpec.of(samples), filters=10, passes=2, net=net)
+
+
+CASES = [("image", images()), ("colour", images(channels=3)), ("text", texts()), ("table", rows_of_a_table())]
+CASES += [("vectors", vectors())]
+
+
+@pytest.mark.parametrize(("name", "samples"), CASES, ids=[name for name, _ in CASES])
+def test_every_partition_gives_the_same_parameters_and_features_bit_for_bit(name: str, samples: Samples) -> None:
+    feature_map, everything = small_map(samples), torch.arange(len(samples))
+    one = fit(feature_map, [(samples, everything)])
+    shuffled = torch.from_numpy(rng(1, "parts").permutation(len(samples)))
+    parts = [(samples, part.sort().values) for part in torch.split(shuffled, 11)]
+    many = fit(feature_map, parts[::-1])
+    if name == "table":  # raw cells are not on a grid, so their sums agree to rounding
+        assert all(np.allclose(one[key], many[key], atol=1e-6) for key in one)
+        return
+    assert digest(one) == digest(many)
+    whole = transform(feature_map, one, samples, everything)
+    assert whole.shape == (len(samples), feature_map.width)
+    some = torch.tensor([11, 2, 5])
+    assert np.array_equal(transform(feature_map, one, samples, some), whole[some.numpy()])
+
+
+@pytest.mark.parametrize(("name", "samples"), CASES, ids=[name for name, _ in CASES])
+def test_features_are_standardised(name: str, samples: Samples) -> None:
+    feature_map, everything = small_map(samples), torch.arange(len(samples))
+    values = decode(transform(feature_map, fit(feature_map, [(samples, everything)]), samples, everything))
+    varies = values.std(axis=0) > 0
+    assert varies.mean() > 0.5
+    assert np.abs(values.mean(axis=0)).max() < 0.05
+    assert values[:, varies].std(axis=0) == pytest.approx(np.ones(varies.sum()), abs=0.1)
+
+
+def test_the_kernel_of_patches_equals_the_plain_definition() -> None:
+    """Cut every patch, normalise its contrast, whiten, respond, threshold on both sides, average over quarters."""
+    samples = images(4, 3, 9, 8)
+    made = Patches(InputSpec.of(samples), filters=5, passes=1, size=4)
+    params = fit(made, [(samples, torch.arange(4))])
+    stepped = made.solve(0, {}, made.sums(0, {}, samples, torch.arange(4)))
+    stepped = made.solve(1, stepped, made.sums(1, stepped, samples, torch.arange(4)))
+    pixels = samples.inputs[2].double().numpy() / 255.0
+    expected = np.zeros((2, 4, 5))
+    down, across = made.grid
+    seen = np.zeros(4)
+    for y in range(down):
+        for x in range(across):
+            patch = pixels[:, y : y + 4, x : x + 4].ravel()
+            patch = (patch - patch.mean()) / np.sqrt(patch.var() + 10.0 / 255**2)
+            response = stepped["directions"] @ (stepped["whiten"] @ (patch - stepped["patch_mean"]))
+            quarter = 2 * (y >= down // 2) + (x >= across // 2)
+            expected[0, quarter] += np.maximum(0.0, response - 0.25)
+            expected[1, quarter] += np.maximum(0.0, -response - 0.25)
+            seen[quarter] += 1
+    found = made.raw(params, samples, torch.tensor([2]))[0].reshape(2, 4, 5)
+    assert found == pytest.approx(expected / seen[:, None], abs=1e-4)
+    assert isinstance(_Kernel(made, torch.zeros(48, 5), torch.zeros(5)), _Kernel)
+
+
+def test_directions_have_length_one_and_point_at_what_is_there() -> None:
+    samples = images(30)
+    made = Patches(InputSpec.of(samples), filters=10, passes=3)
+    params = dict[str, np.ndarray]()
+    for step in range(4):
+        params = made.solve(step, params, made.sums(step, params, samples, torch.arange(30)))
+    assert np.linalg.norm(params["directions"], axis=1) == pytest.approx(np.ones(10))
+    drawn = made.solve(0, {}, made.sums(0, {}, samples, torch.arange(30)))["directions"]
+    assert np.abs(drawn - params["directions"]).max() > 0.1
+
+
+def test_large_images_are_averaged_down_and_tiny_ones_get_small_patches() -> None:
+    large = Patches(InputSpec("image", (3, 100, 60)))
+    assert (large.shrink, large.image, large.side) == (3, (3, 33, 20), 6)
+    tiny = Patches(InputSpec("image", (1, 8, 8)))
+    assert (tiny.side, tiny.grid) == (4, (5, 5))
+    with pytest.raises(DataError, match="fewer than 2x2 patches"):
+        Patches(InputSpec("image", (1, 2, 2)))
+
+
+def test_net_features_come_from_the_network() -> None:
+    samples = Samples(images(12, 3, 16, 16).inputs)
+    feature_map = small_map(samples, "net")
+    values = transform(feature_map, fit(feature_map, [(samples, torch.arange(12))]), samples, torch.arange(12))
+    assert values.shape == (12, feature_map.width)
+    with pytest.raises(SettingsError, match="init_weights"):
+        make_map("net", InputSpec.of(samples))
+
+
+def test_texts_with_the_same_words_are_nearer_than_others() -> None:
+    tokens = torch.tensor([[1, 2, 3, 4], [1, 2, 3, 5], [6, 7, 8, 9]], dtype=torch.int16)
+    samples = Samples(tokens, "text", vocabulary=8192)
+    feature_map = small_map(samples)
+    values = feature_map.raw(fit(feature_map, [(samples, torch.arange(3))]), samples, torch.arange(3))
+    assert values[0] @ values[1] > 3 * abs(values[0] @ values[2])
+    assert (values**2).sum(axis=1) == pytest.approx(np.full(3, 8.0), rel=0.5)
+
+
+def test_a_constant_column_is_zero_and_a_missing_cell_is_no_error() -> None:
+    samples = vectors()
+    values = decode(
+        transform(small_map(samples), fit(small_map(samples), [(samples, torch.arange(40))]), samples, torch.arange(40))
+    )
+    assert (values[:, 2] == 0).all()
+    table = rows_of_a_table()
+    raw = small_map(table).raw(fit(small_map(table), [(table, torch.arange(40))]), table, torch.tensor([3]))
+    assert np.isfinite(raw).all()
+    assert raw[0, :2].tolist() == [0.0, 1.0]
+
+
+def test_what_does_not_fit_is_refused_in_one_sentence() -> None:
+    samples = vectors()
+    feature_map = small_map(samples)
+    short = Samples(samples.inputs[:, :5], "vectors")
+    with pytest.raises(DataError, match="vectors of 5 numbers came where the others have 7"):
+        feature_map.sums(0, {}, short, torch.arange(4))
+    with pytest.raises(DataError, match="row 4 holds NaN"):
+        feature_map.sums(
+            0, {}, Samples(samples.inputs.clone().index_fill_(0, torch.tensor([4]), np.nan), "vectors"), torch.arange(9)
+        )
+    table = rows_of_a_table()
+    wrong = table.inputs.clone()
+    wrong[2, 1] = np.inf
+    with pytest.raises(DataError, match="column 'fever' holds infinity"):
+        small_map(table).sums(0, {}, replace(table, inputs=wrong), torch.arange(9))
+    with pytest.raises(DataError, match="names, kinds and categories must be the same"):
+        small_map(table).sums(0, {}, replace(table, columns=COLUMNS[::-1]), torch.arange(9))
+    with pytest.raises(DataError, match="fitted for"):
+        small_map(images()).raw({}, images(height=13), torch.arange(2))
+    with pytest.raises(SettingsError, match="are for images"):
+        make_map("patches", InputSpec.of(samples))
+    with pytest.raises(SettingsError, match="did you mean 'patches'"):
+        make_map("patchs", InputSpec.of(images()))
+
+
+def test_codes_round_and_clip() -> None:
+    assert encode(np.array([GRID, 1.4 * GRID, -1e9])).tolist() == [1, 1, -32767]
+    assert decode(np.array([2], dtype=np.int16)) == pytest.approx([2 * GRID])
+
+
+def test_moments_are_exact_and_add_up() -> None:
+    values = np.array([[1.0, 2.0], [3.0, 2.0]])
+    both = standard(moments(values))
+    assert both["mean"].tolist() == [2.0, 2.0]
+    assert both["std"].tolist() == [1.0, 1.0]  # the second is constant
+    assert mixed(np.array([7]), 1) != mixed(np.array([7]), 2)
