@@ -6,10 +6,13 @@ from typing import Any
 import pytest
 from support import final_weights, simulate, small_settings, timeless
 
+from chase.annotation.behaviour import Behaviour
 from chase.core.errors import DataError, RunDirectoryError, SettingsError
 from chase.data.resident import DataSet
+from chase.report.runs import read_run
 from chase.run.experiment import Experiment, stop_reason
 from chase.run.record import Record
+from chase.simulation.world import last_request
 
 Lines = list[dict[str, Any]]
 
@@ -129,6 +132,48 @@ def test_picks_are_counted_with_those_that_ties_decided_and_by_class(digits: Dat
         counts = {(s["client"], s["label"]) for s in asked if s["round"] == line["round"]}
         assert {(int(c), int(k)) for c, own in line["asked_classes"].items() for k in own} == counts
         assert sum(n for own in line["asked_classes"].values() for n in own.values()) == line["picks"]
+
+
+def test_observed_ev_is_over_the_same_samples_for_every_method(digits: DataSet, tmp_path: Path) -> None:
+    """It changes nothing else: not even CHASe, whose own population is stripped of EV 0."""
+    for strategy in ("random", "chase"):
+        plain = run(tmp_path / f"{strategy}-plain", digits, strategy=strategy, rounds=3)
+        seen = run(tmp_path / f"{strategy}-seen", digits, strategy=strategy, rounds=3, observe_ev=30)
+        assert [line["observed_ev"] for line in plain] == [None] * 3
+        assert all(0 <= line["observed_ev"] <= 2 for line in seen)
+        assert [line["test_loss"] for line in seen] == [line["test_loss"] for line in plain]
+        assert [line["observed_inferences"] for line in seen] == [3 * 30 * 4] * 3
+    one, other = (
+        [line["observed_ev"] for line in Record.open(tmp_path / f"{strategy}-seen").metrics]
+        for strategy in ("random", "chase")
+    )
+    assert one[0] == other[0]  # the first round is the same, so is what is observed of it
+
+
+def test_notes_are_kept_in_the_run_once(digits: DataSet, tmp_path: Path) -> None:
+    settings = small_settings(clients=10, rounds=40, budget=10, strategy="random")
+    experiment = Experiment.begin(settings, tmp_path / "run")
+    (note,) = [note for note in experiment.notes if "run out of samples" in note]
+    assert "before round 40" in note
+    Record.open(tmp_path / "run").add_notes([note, "another"])
+    assert read_run(tmp_path / "run").notes == [*experiment.notes, "another"]
+
+
+@pytest.mark.parametrize(
+    ("free", "budget", "period", "round"), [(10, 10, 1, 2), (11, 10, 1, 3), (30, 10, 1, 4), (14, 7, 3, 5)]
+)
+def test_the_round_of_the_last_request_by_hand(free: int, budget: int, period: int, round: int) -> None:
+    """Turn t is round t + 1; requests come in turns 1, 1 + period, ..."""
+    assert last_request(Behaviour(budget, period), free) == round
+
+
+def test_cycles_that_never_ask_say_so(digits: DataSet, tmp_path: Path) -> None:
+    short, long = (
+        Experiment.begin(small_settings(form="cycles", cycle_rounds=5, rounds=rounds), tmp_path / str(rounds))
+        for rounds in (5, 6)
+    )
+    assert any("nobody is asked" in note for note in short.notes)
+    assert not any("nobody is asked" in note for note in long.notes)
 
 
 def test_mean_ev_is_null_unless_tracked(digits: DataSet, tmp_path: Path) -> None:

@@ -135,6 +135,11 @@ class SelectionSettings(SettingsGroup):
     awaken_below: float = Field(3.0, ge=0, description="awaken when unlabelled < this times the budget")
     first_watch: int = Field(0, ge=0, description="cap on the watched samples of the first turn (0 = none)")
     track_ev: bool = Field(False, description="measure EV even where the method does not need it")
+    observe_ev: int = Field(
+        0,
+        ge=0,
+        description="also measure EV on this many samples of each client, the same for all methods",
+    )
     hybrid_keys: list[str] = Field(list(DEFAULT_KEYS), description="keys in order, for strategy = hybrid")
     mc_passes: int = Field(20, ge=2, description="passes with dropout, for strategy = bald")
     mc_dropout: float = Field(0.5, gt=0, lt=1, description="dropout of those passes where the network has none")
@@ -275,8 +280,8 @@ class Settings(  # the last group first: pydantic collects the fields of the las
             raise SettingsError(
                 f"page_client = {self.page_client}, but clients are numbered 0 to {self.clients - 1}: choose one"
             )
-        if self.local_epochs < 2 and self.tracks_ev:
-            why = "strategy" if "label_changes" in self.needs else "freeze, align or track_ev"
+        if self.local_epochs < 2 and (self.tracks_ev or self.observe_ev):
+            why = "strategy" if "label_changes" in self.needs else "freeze, align, track_ev or observe_ev"
             raise SettingsError(
                 f"local_epochs = {self.local_epochs}, but epistemic variation compares epochs and needs at "
                 f"least 2 ({why} = {self.strategy if why == 'strategy' else 'on'}): set local_epochs=2 or more"

@@ -8,7 +8,9 @@ import numpy as np
 
 from chase.report import charts, plots
 from chase.report.statistics import interval
-from chase.report.style import COLOURS, Look
+from chase.report.style import COLOURS, NUMBERS, SERIES, Look
+from chase.studies.catalog import STUDIES
+from chase.studies.study import METHODS
 
 
 def numbers(svg: str) -> list[float]:
@@ -45,3 +47,18 @@ def test_the_nine_methods_of_the_paper_have_colours_of_their_own() -> None:
 def test_many_bands_are_drawn_thinner() -> None:
     assert plots.band_alpha(1) == plots.band_alpha(4) == 0.16
     assert plots.band_alpha(9) < 0.08
+
+
+def test_a_method_looks_the_same_in_every_study() -> None:
+    """Whatever its place, EV is EV; the paper's nine methods differ in colour, all known ones in something."""
+    assert Look.named("EV", 0) == Look.named("EV", 7) == Look.named("ev", 3)
+    arms = {arm.label for study in STUDIES.values() for part in study.parts for arm in part.arms}
+    values = {label for label in arms if " = " in label and "(" not in label}
+    assert arms - values <= set(NUMBERS)
+    assert len({Look.named(arm.label, 0).colour for arm in METHODS}) == 9
+    looks = [Look.of(number) for number in range(len(SERIES))]
+    assert len({(look.colour, str(look.line), look.marker) for look in looks}) == len(SERIES)
+    for study in STUDIES.values():
+        for part in study.parts:
+            drawn = [NUMBERS.get(arm.label, arm.label) for arm in part.arms]
+            assert len(set(drawn)) == len(drawn), f"two arms of {study.name} look alike"

@@ -10,8 +10,9 @@ from support import small_settings
 from chase.core.errors import ChaseError, SettingsError
 from chase.studies.catalog import STUDIES, find_study
 from chase.studies.estimate import Sizes, Speed, work
-from chase.studies.plan import Options, plan, plans_in, write_plan
+from chase.studies.plan import Options, StudyPlan, plan, plans_in, write_plan
 from chase.studies.repeat import preset_of
+from chase.studies.runner import look
 
 
 @pytest.mark.parametrize("name", STUDIES)
@@ -121,3 +122,28 @@ def test_the_estimate_counts_steps_and_inferences() -> None:
     assert tracked == pytest.approx(50 + 10 * 3 * 80)
     alone = work(small_settings(strategy="random", form="isolated", **same), sizes, Speed(0.0, 1.0))
     assert alone == pytest.approx(500)
+
+
+def test_rounds_follow_the_cycle_length_so_that_each_makes_as_many_requests() -> None:
+    for rounds, shortest in ((0, 200), (75, 75)):
+        jobs = plan(find_study("cycles"), Options(rounds=rounds, seeds=1))
+        found = {job.settings.cycle_rounds: job.settings.rounds for job in jobs}
+        assert found == {length: shortest * length // 25 for length in (25, 50, 75, 100)}
+        assert len({-(-rounds // length) for length, rounds in found.items()}) == 1
+    assert not any("rounds 200" in job.scene for job in jobs)
+
+
+def test_the_variants_of_ev_stand_beside_random_selection_and_all_methods_share_a_population() -> None:
+    (part,) = find_study("ev-variants").parts
+    assert [arm.label for arm in part.arms] == ["FedRandom", "EV", "number-class", "EV + GEV"]
+    jobs = plan(find_study("ev-accuracy"), Options(("digits",), rounds=2, seeds=1))
+    assert {job.settings.observe_ev for job in jobs} == {200}
+
+
+def test_the_estimate_counts_the_start_of_a_process(tmp_path: Path) -> None:
+    (job,) = plan(find_study("ablation"), Options(("digits",), ("EV",), 2, 1))
+    (waiting,) = look(StudyPlan("ablation", tmp_path / "ablation.study.json", [job]), [job])
+    assert waiting.start_seconds > 0.2
+    assert waiting.left == pytest.approx(2 * waiting.expected + waiting.start_seconds)
+    waiting.state = "running"
+    assert waiting.left == pytest.approx(2 * waiting.expected)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -13,6 +14,7 @@ from chase.client.context import ClientContext, Costs
 from chase.client.labelled_loss import method_loss
 from chase.client.state import ClientState
 from chase.core.messages import ClientUpdate, RoundOrder
+from chase.core.pools import SampleIds
 from chase.core.randomness import rng
 from chase.core.weights import Array, Weights
 from chase.learning import training
@@ -88,6 +90,7 @@ def train(
             track=settings.tracks_ev and order.track and state.watched.size > 0,
             seed=order.seed,
             coordinates=(order.round, context.client),
+            observed_rows=context.samples.rows(observed_samples(context, state)),
         )
         with method_loss(context, state, order, costs) as own:
             outcome = training.train(context.net, job, training_plan(settings), own.labeled)
@@ -97,6 +100,10 @@ def train(
             costs.stopwatch.seconds[phase] += seconds
         if job.track:
             state = take_tracking(context, state, outcome, costs, metrics)
+        if outcome.observed.size:
+            ev = epistemic_variation(outcome.observed)
+            metrics |= {"observed_ev_sum": float(ev.sum()), "observed_ev_count": float(ev.size)}
+            metrics["observed_inferences"] = metrics.get("observed_inferences", 0.0) + outcome.observed.size
     metrics |= {
         "labels": float(state.labels_spent),
         "inferences": float(costs.inferences),
@@ -109,6 +116,13 @@ def train(
     metrics |= {f"seconds_{phase}": seconds for phase, seconds in costs.stopwatch.seconds.items()}
     after = replace(remember(context, state, order, local, extras), turn=state.turn + 1)
     return after, ClientUpdate(context.client, order.round, local, int(labeled.size), metrics, extras)
+
+
+def observed_samples(context: ClientContext, state: ClientState) -> SampleIds:
+    """The samples on which EV is observed: drawn once of all that the client holds, whatever their pool."""
+    size = min(context.settings.observe_ev, state.ids.size)
+    draw = rng(context.settings.seed, "observe", context.client)
+    return np.sort(draw.choice(state.ids, size=size, replace=False)) if size else state.ids[:0]
 
 
 def take_tracking(
@@ -126,7 +140,7 @@ def take_tracking(
         costs.inferred.append(state.watched)
     else:
         metrics["observed_inferences"] = float(outcome.inferences)
-        costs.stopwatch.seconds["observe"] = costs.stopwatch.seconds.pop("track")
+        costs.stopwatch.seconds["observe"] += costs.stopwatch.seconds.pop("track")
     return state.with_tracking(state.watched, ev, classes_seen(outcome.history))
 
 

@@ -69,6 +69,8 @@ class TrainingTask:
     seed: int
     coordinates: tuple[str | int, ...]
     """(round, client): where the draws of this turn are seeded."""
+    observed_rows: Tensor = field(default_factory=lambda: torch.empty(0, dtype=torch.int64))
+    """Predicted after every epoch too, only to be looked at."""
 
 
 @dataclass
@@ -80,6 +82,8 @@ class TrainingResult:
     loss: float
     """Mean loss over the last epoch."""
     inferences: int
+    observed: History = field(default_factory=lambda: np.zeros((0, 0), dtype=np.int64))
+    """(epochs, observed) predicted classes."""
     stopwatch: Stopwatch = field(default_factory=Stopwatch)
 
 
@@ -240,6 +244,10 @@ class Stepper(Protocol):
         """Predicted classes of the watched samples."""
         ...
 
+    def predict(self, rows: Tensor) -> NDArray[np.int64]:
+        """Predicted classes of any samples."""
+        ...
+
     def finish(self) -> None:
         """The network holds what was learnt."""
         ...
@@ -274,7 +282,11 @@ class PlainStepper:
 
     def predictions(self) -> NDArray[np.int64]:
         """Eval mode, plain samples."""
-        return logits(self._net, self._job.samples, self._job.watched_rows).argmax(dim=1).numpy()
+        return self.predict(self._job.watched_rows)
+
+    def predict(self, rows: Tensor) -> NDArray[np.int64]:
+        """The same for any rows."""
+        return logits(self._net, self._job.samples, rows).argmax(dim=1).numpy()
 
     def finish(self) -> None:
         """Take the dropout's source away."""
@@ -333,7 +345,11 @@ class FusedStepper:
         """Predicted classes, from the parameters as they stand."""
         if self._watched is not None:
             return self._fused.outputs(self._watched).argmax(dim=1).numpy()
-        return fused_logits(self._fused, self._job.samples, self._job.watched_rows).argmax(dim=1).numpy()
+        return self.predict(self._job.watched_rows)
+
+    def predict(self, rows: Tensor) -> NDArray[np.int64]:
+        """The same for any rows."""
+        return fused_logits(self._fused, self._job.samples, rows).argmax(dim=1).numpy()
 
     def finish(self) -> None:
         """Write the parameters back."""
@@ -387,6 +403,7 @@ def train(
         draw = rng(job.seed, "batches", *job.coordinates)
         size = job.labels.numel()
     history: list[NDArray[np.int64]] = []
+    observed: list[NDArray[np.int64]] = []
     total = 0.0
     for epoch in range(plan.epochs):
         with watch.phase("train"):
@@ -398,11 +415,15 @@ def train(
                 history.append(stepper.predictions())
             if plan.stop_at and float((history[-1] == job.labels.numpy()).mean()) >= plan.stop_at:
                 break
+        if job.observed_rows.numel():
+            with watch.phase("observe"):
+                observed.append(stepper.predict(job.observed_rows))
     stepper.finish()
     watched = job.watched_rows.numel()
     return TrainingResult(
         history=np.stack(history) if history else np.zeros((0, watched), dtype=np.int64),
         loss=total / max(1, size),
         inferences=len(history) * watched,
+        observed=np.stack(observed) if observed else np.zeros((0, 0), dtype=np.int64),
         stopwatch=watch,
     )

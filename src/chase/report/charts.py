@@ -86,7 +86,7 @@ def points(title: str, xlabel: str, ylabel: str, marks: Sequence[Point]) -> str:
     with styled():
         figure, axes = new_axes(xlabel, ylabel, rows)
         for place, mark in enumerate(marks):
-            look = Look.of(place)
+            look = Look.named(mark.label, place)
             x, y, across, up = mark.x.mean, mark.y.mean, _half(mark.x), _half(mark.y)
             axes.errorbar(x, y, up, across, fmt="none", ecolor=look.colour, elinewidth=1.1, capsize=2.5)
             axes.plot(x, y, look.marker, color=look.colour, markersize=7, clip_on=False, label=mark.label)
@@ -123,7 +123,7 @@ def values(
     with styled():
         figure, axes = new_axes(xlabel, ylabel, rows)
         for place, series in enumerate(lines):
-            look = Look.of(place)
+            look = Look.named(series.label, place)
             axes.errorbar(
                 [x + (place - (len(lines) - 1) / 2) * width for x in series.at],
                 [f.mean for f in series.found],
@@ -151,7 +151,7 @@ def values(
 
 def differences(title: str, ylabel: str, curves: Sequence[Curve | None]) -> str:
     """Lines with bands about zero; a curve that is None keeps its place."""
-    drawn = [(Look.of(place), c) for place, c in enumerate(curves) if c is not None]
+    drawn = [(Look.named(c.label, place), c) for place, c in enumerate(curves) if c is not None]
     columns, rows = legend_shape([c.label for _, c in drawn])
     with styled():
         figure, axes = new_axes("round", ylabel, rows)

@@ -13,6 +13,7 @@ from chase.report.coverage_section import coverage_section
 from chase.report.federated import federation_section
 from chase.report.gallery import gallery_section
 from chase.report.holdings import holdings_section
+from chase.report.requests_section import requests_section
 from chase.report.runs import MethodRuns, RunData, alike, by_method, read_run
 from chase.report.sections import SECTIONS, Section
 from chase.report.table_files import tables_beside, write_report_tables
@@ -83,7 +84,7 @@ def sections_of(methods: Sequence[MethodRuns], against: str = "", said: bool = T
     comparison = comparison_section(methods, against, said) if alike(methods) else None
     made = [maker(methods) for maker in SECTIONS]
     made[1:1] = [comparison]
-    more = (coverage_section, holdings_section, gallery_section, federation_section)
+    more = (requests_section, coverage_section, holdings_section, gallery_section, federation_section)
     made[-1:-1] = [maker(methods) for maker in more]
     return [section for section in made if section is not None]
 

@@ -66,7 +66,7 @@ def last_of_near(x: Numbers, merge: float) -> NDArray[np.bool_]:
 
 def lines(title: str, xlabel: str, ylabel: str, curves: Sequence[Curve | None], from_zero: bool = False) -> str:
     """Lines with bands; a curve that is None keeps its place, so a method looks the same in every figure."""
-    drawn = [(Look.of(i), c) for i, c in enumerate(curves) if c is not None]
+    drawn = [(Look.named(c.label, i), c) for i, c in enumerate(curves) if c is not None]
     columns, rows = legend_shape([c.label for _, c in drawn])
     with styled():
         figure, axes = new_axes(xlabel, ylabel, rows)
@@ -202,7 +202,7 @@ def dots(title: str, xlabel: str, ylabel: str, names: Sequence[str], values: Map
         at = np.arange(len(names))
         step = 0.5 / max(1, len(values) - 1)
         for i, (label, y) in enumerate(values.items()):
-            look, shift = Look.of(i), (i - (len(values) - 1) / 2) * step
+            look, shift = Look.named(label, i), (i - (len(values) - 1) / 2) * step
             axes.plot(at + shift, y, look.marker, color=look.colour, label=label)
         name_ticks(axes, names)
         axes.set_xlim(-0.6, len(names) - 0.4)

@@ -45,6 +45,8 @@ class RunData:
     """Samples and initial labels by client and class."""
     confusion: Values = field(default_factory=dict)
     """The last round and its matrix (true classes, predicted classes)."""
+    notes: Sequence[str] = ()
+    """What the user should know of the run, such as classes that nobody holds."""
 
     @property
     def seed(self) -> int:
@@ -192,12 +194,21 @@ def read_run(path: Path) -> RunData:
         model=_read_json(path / "model.json"),
         coverage=_read_json(path / "coverage.json"),
         confusion=_read_json(path / "confusion.json"),
+        notes=_read_notes(path / "notes.json"),
     )
 
 
 def is_run(path: Path) -> bool:
     """Whether a directory holds a run."""
     return os.path.isfile(path / "settings.toml")  # unlike Path.is_file, never raises
+
+
+def _read_notes(path: Path) -> list[str]:
+    try:
+        found = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else []
+    except (OSError, ValueError) as error:
+        raise RunDirectoryError(f"{path} cannot be read: {error}") from None
+    return [str(note) for note in found] if isinstance(found, list) else []
 
 
 def _read_lines(path: Path, needed: tuple[str, ...]) -> list[dict[str, Any]]:

@@ -9,6 +9,7 @@ from html import escape
 import numpy as np
 
 from chase.report import plots, tables
+from chase.report.notes import run_notes
 from chase.report.runs import (
     Clock,
     MethodRuns,
@@ -20,7 +21,7 @@ from chase.report.runs import (
     frozen_share,
     metric,
 )
-from chase.report.style import COLOURS, POOLS, Fill
+from chase.report.style import POOLS, Fill, Look
 
 MANY_CLASSES = 20
 CARDS = 4
@@ -103,7 +104,14 @@ def headline(methods: Sequence[MethodRuns]) -> Section:
     rounds = tables.some_rounds(methods)
     if rounds:
         body += html_table(tables.accuracy_at(methods, rounds))
+    body += notes_list(methods)
     return Section("summary", "Summary", body)
+
+
+def notes_list(methods: Sequence[MethodRuns]) -> str:
+    """What the runs noted, each note once."""
+    found = run_notes(methods)
+    return f'<ul class="note">{"".join(f"<li>{escape(note)}</li>" for note in found)}</ul>' if found else ""
 
 
 def cards(methods: Sequence[MethodRuns]) -> str:
@@ -121,7 +129,7 @@ def _card(place: int, method: MethodRuns, time: Clock) -> str:
     seconds = float(np.mean([time.a_round(run) for run in method.runs]))
     labels = tables.number(float(method.last("labels").mean()), 0)
     return (
-        f'<div class="card" style="--mark:{COLOURS[place % len(COLOURS)]}"><h3>{escape(method.label)}</h3>'
+        f'<div class="card" style="--mark:{Look.named(method.label, place).colour}"><h3>{escape(method.label)}</h3>'
         f"<strong>{large}<small> %</small></strong><p>test accuracy, {spread}round {rounds}</p>"
         f"<p>{labels} labels, {seconds:.2f} {time.name} a round</p></div>"
     )

@@ -98,9 +98,34 @@ STYLE: dict[Any, Any] = {
 _numbers = itertools.count(1)
 
 
+SERIES: tuple[tuple[str, ...], ...] = (
+    ("FedRandom", "random"),
+    ("EV", "ev", "w/o CDB", "learned"),
+    ("CHASe", "chase", "FAmS", "CDB", "federation", "CHASe (mu = 0.3)"),
+    ("FedEntropy", "entropy"),
+    ("FAL(Entropy)", "entropy@global", "no labels"),
+    ("FedCoreset", "coreset", "CHASe, all-global"),
+    ("FAL(Coreset)", "coreset@global", "isolated", "random each round"),
+    ("FedLL4AL", "ll4al", "CDB-Global", "CHASe (mu = 0)"),
+    ("FAL(LL4AL)", "ll4al@global", "CDB-Local"),
+    ("w/o S", "FAm"),
+    ("w/o FAm", "no FAm"),
+    ("subset alone",),
+    ("KAFAL (KSAS)", "ksas"),
+    ("LoGo", "logo-chase"),
+    ("number-class",),
+    ("EV + GEV", "+gev"),
+    ("FEAL", "feal"),
+    ("FairFAL", "fairfal"),
+    ("IFAL", "ifal"),
+)
+"""Methods that look the same in every figure of every study; those on one line never stand in one figure."""
+NUMBERS = {label: number for number, labels in enumerate(SERIES) for label in labels}
+
+
 @dataclass(frozen=True)
 class Look:
-    """How the n-th series is drawn: told apart by colour, by line and by marker."""
+    """How a series is drawn: told apart by colour, by line and by marker."""
 
     colour: str
     line: Any
@@ -110,6 +135,11 @@ class Look:
     def of(cls, number: int) -> Look:
         """Repeats only after some hundred series."""
         return cls(*(kind[number % len(kind)] for kind in (COLOURS, LINES, MARKERS)))
+
+    @classmethod
+    def named(cls, label: str, place: int) -> Look:
+        """A known method's own look; another's by its place among the series."""
+        return cls.of(NUMBERS.get(label, len(SERIES) + place))
 
 
 def new_axes(

@@ -31,7 +31,7 @@ from chase.server.server import Server, new_start
 from chase.settings import Settings
 from chase.simulation.engines import make_engine
 from chase.simulation.page_client import open_home
-from chase.simulation.world import World, count_coverage, load_data, split_among_clients
+from chase.simulation.world import World, count_coverage, load_data, shortages, split_among_clients
 
 Metrics = dict[str, Any]
 
@@ -93,7 +93,9 @@ class Experiment:
         card = ModelCard.of(net_spec(settings, data), data)
         record = Record.create(out, settings, card.to_json())
         write_atomically(out / "coverage.json", json.dumps(table.to_json()).encode())
-        return cls(record, data, [*data.problems, *warnings(table, settings.batch_size)], table)
+        notes = [*data.problems, *warnings(table, settings.batch_size), *shortages(settings, table)]
+        record.add_notes(notes)
+        return cls(record, data, notes, table)
 
     @classmethod
     def resume(cls, path: Path, changes: dict[str, Any] | None = None) -> Experiment:
@@ -172,6 +174,7 @@ class Experiment:
         finally:
             engine.close()
             self.notes += server.notes + engine.notes + (logs.close() if logs is not None else [])
+            record.add_notes(self.notes)
         return past
 
     def _save_confusion(self, engine: Engine, server: Server, past: list[Metrics]) -> None:
@@ -223,8 +226,11 @@ def round_metrics(round: int, updates: Sequence[ClientUpdate], before: Metrics |
     for update in updates:
         kept = {name: update.metrics[f"pool_{name}"] for name in NAMES}
         clients[str(update.client)] = kept | {"labels": update.metrics["labels"]}
-    ev_count = sum(u.metrics.get("ev_count", 0.0) for u in updates)
-    ev_sum = sum(u.metrics.get("ev_sum", 0.0) for u in updates)
+
+    def mean_over(what: str) -> float | None:
+        count = sum(u.metrics.get(f"{what}_count", 0.0) for u in updates)
+        return sum(u.metrics.get(f"{what}_sum", 0.0) for u in updates) / count if count else None
+
     took_part = max(1, len(updates))
     picks, ranked, by_chance = (
         int(sum(u.metrics.get(name, 0.0) for u in updates)) for name in ("picks", "ranked_picks", "chance_picks")
@@ -235,7 +241,8 @@ def round_metrics(round: int, updates: Sequence[ClientUpdate], before: Metrics |
         "inferences": int(sum(u.metrics["inferences"] for u in updates)),
         "observed_inferences": int(sum(u.metrics.get("observed_inferences", 0) for u in updates)),
         "inferred_samples": sum(u.metrics["inferred_samples"] for u in updates) / took_part,
-        "mean_ev": ev_sum / ev_count if ev_count else None,
+        "mean_ev": mean_over("ev"),
+        "observed_ev": mean_over("observed_ev"),
         "picks": picks,
         "picks_by_chance": by_chance if ranked else None,
         "pools": {name: int(sum(c[name] for c in clients.values())) for name in NAMES},

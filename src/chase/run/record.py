@@ -24,7 +24,7 @@ import os
 import secrets
 import shutil
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -183,6 +183,14 @@ class Record:
         path = self.path / name
         with writing(path), path.open("a", encoding="utf-8") as file:
             file.writelines(json.dumps(line) + "\n" for line in lines)
+
+    def add_notes(self, notes: Sequence[str]) -> None:
+        """Keep what the user should know of the run, for its report; what is there already is not repeated."""
+        path = self.path / "notes.json"
+        known = list(json.loads(path.read_text(encoding="utf-8"))) if path.is_file() else []
+        more = [note for note in dict.fromkeys(notes) if note not in known]
+        if more:
+            write_atomically(path, json.dumps([*known, *more], indent=1).encode())
 
     def cut_after(self, round: int) -> None:
         """Drop all lines of rounds later than ``round``: they will be done again. Lines must lead up to it."""

@@ -89,6 +89,37 @@ def count_coverage(settings: Settings, data: DataSet, parts: list[SampleIds]) ->
     return coverage(data.train_labels, data.classes, parts, labeled, names)
 
 
+def shortages(settings: Settings, table: Coverage) -> list[str]:
+    """What the data cannot give: clients that run out of samples before the last round, cycles without a request."""
+    if settings.budget == 0:
+        return []
+    if settings.form == "cycles":
+        if settings.rounds > settings.cycle_rounds:
+            return []
+        return [
+            f"{settings.rounds} rounds are no more than one cycle of {settings.cycle_rounds}, so nobody is asked: set "
+            f"rounds={2 * settings.cycle_rounds} or more, or a shorter cycle_rounds"
+        ]
+    kinds = behaviours(settings.behaviour, settings.clients, settings.seed, settings.budget, settings.period)
+    free = table.samples - table.labeled.sum(axis=1)
+    ends = [last_request(kind, int(count)) for kind, count in zip(kinds, free, strict=True)]
+    short = [client for client, end in enumerate(ends) if end < settings.rounds]
+    if not short:
+        return []
+    first = min(short, key=lambda client: ends[client])
+    return [
+        f"{len(short)} of {settings.clients} clients run out of samples to ask for before round {settings.rounds}, if "
+        f"they take part in every round: client {table.clients[first]} first, which has {free[first]} unlabelled "
+        f"samples and has asked for all of them by round {ends[first]}"
+    ]
+
+
+def last_request(kind: Behaviour, free: int) -> int:
+    """The round in which a client that takes part in every one asks for the last of its ``free`` samples."""
+    requests = -(-free // kind.budget)
+    return 2 + (requests - 1) * kind.period
+
+
 @dataclass(frozen=True)
 class World:
     """What a simulation is made of. The truth is for the oracles alone."""

@@ -26,7 +26,7 @@ from chase.site.place import Site
 
 METRICS = frozenset(
     {"train_loss", "ev_sum", "ev_count", "labels", "inferences", "observed_inferences", "inferred_samples"}
-    | {"picks", "ranked_picks", "chance_picks"}
+    | {"picks", "ranked_picks", "chance_picks", "observed_ev_sum", "observed_ev_count"}
     | {f"pool_{name}" for name in ("labeled", "unlabeled", "asked", "dormant", "set_aside")}
 )
 """The metrics that go up; besides them only ``seconds_...`` of each phase."""

@@ -5,6 +5,8 @@ An estimate, not a promise: it knows a method by what it trains, tracks and scor
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import time
 from dataclasses import dataclass
 from functools import lru_cache
@@ -62,19 +64,38 @@ def measure(settings: Settings, data: DataSet) -> Speed:
 
 
 @lru_cache(maxsize=64)
-def measured(key: str) -> tuple[Speed, Sizes]:
-    """Speed and sizes for the data and network of these settings (as JSON, to be remembered by)."""
+def measured(key: str) -> tuple[Speed, Sizes, float]:
+    """Speed, sizes and seconds to load, for the data and network of these settings (as JSON, to be remembered by)."""
     settings = Settings.model_validate_json(key)
     data = load_data(settings)
-    return measure(settings, data), Sizes(len(data.train), len(data.test))
+    start = time.perf_counter()
+    load_data(settings)  # a job finds it decoded, as this second time
+    loading = time.perf_counter() - start
+    return measure(settings, data), Sizes(len(data.train), len(data.test)), loading
+
+
+@lru_cache(maxsize=1)
+def import_seconds() -> float:
+    """Seconds until a job's process has imported what it needs."""
+    start = time.perf_counter()
+    subprocess.run([sys.executable, "-c", "import chase.studies.job"], check=True)
+    return time.perf_counter() - start
+
+
+def seconds_to_start(settings: Settings) -> float:
+    """Seconds from the start of a job's process to its first round."""
+    return import_seconds() + measured(_key(settings))[2]
 
 
 def seconds_a_round(settings: Settings) -> float:
     """The mean over all rounds of a job in one process."""
-    plain = settings.model_copy(update={"seed": 0, "rounds": 1, "strategy": "random", "model": "local"})
-    chosen = plain.model_dump(include=DECISIVE)
-    speed, sizes = measured(Settings(**chosen).model_dump_json())
+    speed, sizes, _ = measured(_key(settings))
     return work(settings, sizes, speed)
+
+
+def _key(settings: Settings) -> str:
+    plain = settings.model_copy(update={"seed": 0, "rounds": 1, "strategy": "random", "model": "local"})
+    return Settings(**plain.model_dump(include=DECISIVE)).model_dump_json()
 
 
 def asks_a_turn(settings: Settings) -> tuple[float, float]:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from chase.report import charts, method_tables, plots
 from chase.report.holdings import held_drawing
+from chase.report.requests_section import chance_share, evenness, picks, so_far
 from chase.report.runs import MethodRuns, Numbers, Quantity, RunData, clock, metric
 from chase.report.sections import round_numbers
 from chase.report.statistics import accuracy_after, interval_band, last_shared_round
@@ -137,10 +137,10 @@ def minimum_ev(methods: Sequence[MethodRuns]) -> Drawing | None:
 
 
 def ev_accuracy(methods: Sequence[MethodRuns]) -> Drawing | None:
-    """Mean EV against accuracy, a line a method through its rounds in their order."""
+    """Mean EV of the observed samples against accuracy, a line a method through its rounds in their order."""
     curves: list[plots.Curve | None] = []
     for method in methods:
-        x, y = (method.table(metric(key)).mean(axis=0) for key in ("mean_ev", "test_accuracy"))
+        x, y = (method.table(metric(key)).mean(axis=0) for key in ("observed_ev", "test_accuracy"))
         known = np.isfinite(x) & np.isfinite(y)
         window = max(SMOOTHED_OVER, int(known.sum()) // 10 | 1)  # without it nine methods are one tangle
         at, high = smooth(x[known], window), smooth(100 * y[known], window)
@@ -149,41 +149,31 @@ def ev_accuracy(methods: Sequence[MethodRuns]) -> Drawing | None:
         return None
     title = "Accuracy against mean EV"
     svg = plots.lines(title, "mean EV", "test accuracy (%)", curves)
-    caption = "Each line follows the rounds; mean over seeds, both smoothed over a tenth of the rounds, at least three."
+    caption = (
+        "Each line follows the rounds; mean over seeds, both smoothed over a tenth of the rounds, at least three. EV "
+        "is the mean over the same samples for every method: a fixed random draw of each client's, whatever their pool."
+    )
     return Drawing(title, svg, caption)
 
 
 def chance_picks(methods: Sequence[MethodRuns]) -> Drawing | None:
     """The share of the picks so far that the tie-break decided."""
-
-    def share(run: RunData) -> Numbers:
-        return so_far(run, lambda line: line.get("picks_by_chance"), lambda line: line.get("picks", 0))
-
     caption = "Samples asked for up to each round whose score was tied with samples that were not: chance decided."
-    return over_rounds(methods, "Picks decided by chance", "share of the picks (%)", share, caption)
+    return over_rounds(methods, "Picks decided by chance", "share of the picks (%)", chance_share, caption)
 
 
 def zero_ev_picks(methods: Sequence[MethodRuns]) -> Drawing | None:
     """The share of the picks so far whose EV was 0, for methods that select by EV."""
-    chosen = [m for m in methods if m.first.settings.get("strategy") in BY_EV]
 
     def share(run: RunData) -> Numbers:
         zeros: dict[int, int] = {}
         for line in run.selections:
             zeros[line["round"]] = zeros.get(line["round"], 0) + (line["ev"] == 0)
-        return so_far(run, lambda line: zeros.get(line["round"], 0), lambda line: line.get("picks", 0))
+        by_ev = run.settings.get("strategy") in BY_EV
+        return so_far(run, lambda line: zeros.get(line["round"], 0) if by_ev else None, picks)
 
     caption = "Of the samples asked for up to each round, those whose prediction had not changed once: EV says nothing."
-    return over_rounds(chosen, "Picks of EV 0", "share of the picks (%)", share, caption) if chosen else None
-
-
-def so_far(run: RunData, part: Callable[[Any], float | None], whole: Callable[[Any], float]) -> Numbers:
-    """100 * (sum of ``part``) / (sum of ``whole``) up to each round; NaN before there is anything, or without parts."""
-    parts = np.array([np.nan if (v := part(line)) is None else v for line in run.metrics], dtype=np.float64)
-    wholes = np.cumsum([whole(line) for line in run.metrics])
-    known = np.nancumsum(parts)
-    usable = (wholes > 0) & np.isfinite(parts).any()
-    return np.where(usable, 100 * known / np.maximum(wholes, 1), np.nan)
+    return over_rounds(methods, "Picks of EV 0", "share of the picks (%)", share, caption)
 
 
 def largest_share(methods: Sequence[MethodRuns]) -> Drawing | None:
@@ -203,19 +193,6 @@ def class_balance(methods: Sequence[MethodRuns]) -> Drawing | None:
         "100 % is every class equally often."
     )
     return over_rounds(methods, "Class balance of the requests", "evenness (%)", evenness, caption)
-
-
-def evenness(run: RunData) -> Numbers:
-    """100 * H(classes asked for so far) / log(classes), by round; NaN before the first answer."""
-    classes = len(run.metrics[-1].get("per_class") or ()) or 2
-    counts, found = np.zeros(classes), []
-    for line in run.metrics:
-        for own in line.get("asked_classes", {}).values():
-            for label, count in own.items():
-                counts[int(label)] += count
-        share = counts[counts > 0] / max(1.0, counts.sum())
-        found.append(100 * float(-(share * np.log(share)).sum() / np.log(classes)) if share.size else np.nan)
-    return np.array(found)
 
 
 def labelled_share(methods: Sequence[MethodRuns]) -> Drawing | None:

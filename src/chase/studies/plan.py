@@ -24,6 +24,8 @@ from chase.studies.study import Scene, Study, StudyPart
 SUFFIX = ".study.json"
 ENDS = frozenset({"target_accuracy", "total_budget"})
 """Settings that a resumed run may change, but that decide when it ends."""
+SHORTEST_CYCLE = 25
+"""Rounds of the shortest cycle of a study: ``--rounds`` counts for it, longer cycles get as many requests."""
 TESTED, LEAST_TESTED = 10_000, 200
 """Test samples at full scale, and the fewest at a smaller one."""
 
@@ -96,8 +98,9 @@ def make_job(
 ) -> StudyJob:
     """One job: the preset, the scene, the user's wishes and the arm, each on top of the one before."""
     given: dict[str, Any] = {"engine": "inprocess", "seed": seed}
-    if options.rounds:
-        given["rounds"] = options.rounds
+    rounds = rounds_of(scene, options.rounds)
+    if rounds:
+        given["rounds"] = rounds
     if options.scale != 1.0:
         given |= {"data_share": options.scale, "test_limit": max(LEAST_TESTED, round(options.scale * TESTED))}
     changes = {**scene.changes, **given, **options.changes}
@@ -109,6 +112,13 @@ def make_job(
     if options.scale != 1.0:
         label += f", {100 * options.scale:g} % of the data"
     return StudyJob(job_name(scene.preset, arm, chosen), number, label, arm, chosen, preset, base)
+
+
+def rounds_of(scene: Scene, wanted: int) -> int:
+    """Rounds of a scene's jobs (0 = the preset's); in cycles those wanted for the shortest grow with the length."""
+    if scene.changes.get("form") != "cycles" or not wanted:
+        return wanted or scene.rounds
+    return -(-wanted * int(scene.changes["cycle_rounds"]) // SHORTEST_CYCLE)
 
 
 def digest(settings: Settings) -> str:

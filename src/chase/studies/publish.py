@@ -15,6 +15,7 @@ from chase.core.errors import RunDirectoryError
 from chase.report import charts, method_tables, plots
 from chase.report.comparison_section import difference_curves
 from chase.report.export import to_markdown, write_table
+from chase.report.notes import run_notes
 from chase.report.runs import Quantity, accuracy, clock, metric
 from chase.report.sections import round_numbers
 from chase.report.style import GRID, INK, PAPER
@@ -29,7 +30,7 @@ from chase.studies.repeat import commands
 from chase.studies.results import SceneResult, StudyResult, is_study, key_of, read_studies
 from chase.studies.tables import paper_notes, tables_of
 
-COPIED = ("model.json", "coverage.json", "confusion.json")
+COPIED = ("model.json", "coverage.json", "confusion.json", "notes.json")
 RAW = ("metrics.jsonl", "selections.jsonl")
 NOTES = "notes.md"
 NOT_KEPT = ("command", "settings")
@@ -230,6 +231,7 @@ def study_text(scene: SceneResult, place: Path, root: Path, written: set[Path]) 
         lines += [note, ""] if (note := table_note(name, scene)) else []
     if scene.study.note:
         lines += [scene.study.note, ""]
+    lines += [f"- {note}" for note in run_notes(scene.methods)]
     return "\n".join(lines)
 
 

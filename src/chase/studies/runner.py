@@ -18,7 +18,7 @@ from pathlib import Path
 
 from chase.core.errors import RunDirectoryError
 from chase.run.record import read_jsonl, write_atomically
-from chase.studies.estimate import seconds_a_round
+from chase.studies.estimate import seconds_a_round, seconds_to_start
 from chase.studies.job import failure_of, is_done, locked, log_of
 from chase.studies.plan import StudyJob, StudyPlan
 
@@ -33,6 +33,8 @@ class Progress:
     job: StudyJob
     expected: float
     """Seconds a round by the estimate."""
+    start_seconds: float = 0.0
+    """Seconds that its process needs before the first round, by the estimate."""
     state: str = "waiting"
     """waiting, running, done or failed."""
     rounds: int = 0
@@ -71,7 +73,8 @@ class Progress:
         """Seconds that the rounds left take by the estimate."""
         if self.state in ("done", "failed"):
             return 0.0
-        return max(0, self.job.settings.rounds - self.rounds) * self.expected
+        rounds = max(0, self.job.settings.rounds - self.rounds) * self.expected
+        return rounds + (self.start_seconds if self.state == "waiting" else 0.0)
 
 
 def seconds_left(jobs: Sequence[Progress], workers: int) -> float:
@@ -94,6 +97,7 @@ def look(plan: StudyPlan, jobs: Sequence[StudyJob]) -> list[Progress]:
             progress.rounds = len(read_jsonl(plan.directory / job.name / "metrics.jsonl"))  # packed, if exported
         else:
             progress.expected = seconds_a_round(job.settings)
+            progress.start_seconds = seconds_to_start(job.settings)
         progress.at_start, progress.seconds = progress.rounds, 0.0
         found.append(progress)
     return found

@@ -32,6 +32,8 @@ class Scene:
 
     preset: str
     changes: Changes = field(default_factory=dict)
+    rounds: int = 0
+    """Rounds at full length where the preset's do not fit (0 = the preset's)."""
 
     @property
     def label(self) -> str:
@@ -68,7 +70,7 @@ class StudyPart:
         chosen: dict[str, Scene] = {}
         for preset in presets:
             own = [scene for scene in self.scenes if scene.preset == preset]
-            for scene in own or [Scene(preset, scene.changes) for scene in self.scenes]:
+            for scene in own or [Scene(preset, scene.changes, scene.rounds) for scene in self.scenes]:
                 chosen.setdefault(scene.label, scene)
         return StudyPart(tuple(chosen.values()), self.arms, self.title, self.against, self.figures)
 
