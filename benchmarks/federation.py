@@ -118,8 +118,8 @@ def measure(sites: int, rounds: int, at_once: int) -> dict[str, Any]:
             threading.Thread(target=web.run, daemon=True).start()
             launch.wait_for_port("127.0.0.1", port, 60)
             for name, home in loopback.homes.items():
-                supervisor.start(launch.site_job(home, name, f"127.0.0.1:{port}", trust, launch.free_port()))
-            groups = {supervisor.pid(name) for name in ("superlink", "superexec", *loopback.homes)}
+                supervisor.start(launch.site_job(home, name, f"127.0.0.1:{port}", trust))
+            groups = {supervisor.pid(name) for name in ("superlink", "server", *loopback.homes)}
             link = {supervisor.pid("superlink")}
             sampler = Sampler(groups)
             sampler.start()

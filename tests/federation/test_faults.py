@@ -40,7 +40,7 @@ def kill_in_training(real: Real, site: str, round: int) -> None:
     real.training(round, site)
     home, group, end = real.loopback.homes[site], real.supervisor.pid(site), time.monotonic() + 120
     while time.monotonic() < end:
-        found = member(group, "flwr-clientapp")
+        found = member(group, "chase.flower.worker")
         if found is not None and holds(found, home / "turn.lock"):
             os.kill(found, signal.SIGKILL)
             return
@@ -171,7 +171,7 @@ def start_changed(real: Real, site: str, change: str, where: Path) -> None:
 
 CHANGE = """
 import sys
-if sys.argv and sys.argv[0].endswith("flwr-clientapp"):
+if "chase.flower.worker" in sys.orig_argv:
     import time
     from dataclasses import replace
     import chase.site.turn as turn

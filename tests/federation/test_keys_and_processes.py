@@ -92,14 +92,18 @@ def test_the_superlink_never_listens_beyond_loopback(tmp_path: Path) -> None:
 def test_a_secure_server_is_started_with_tls_and_authentication_and_an_insecure_one_says_so(tmp_path: Path) -> None:
     charter = FederationDirectory.create(tmp_path / "fed", Rules(), True, "127.0.0.1", 1234)
     keys.server_certificate(tmp_path / "fed" / "keys", ["127.0.0.1"])
+    (charter.path / "agreement.json").write_text('{"arrays": ["w float32[2, 3]"]}')
     link, execute = launch.server_jobs(charter)
+    for name in ("control.secret", "executor.secret"):
+        assert (charter.path / "keys" / name).stat().st_mode & 0o777 == 0o600
     assert "--enable-supernode-auth" in link.command
     assert "--insecure" not in (*link.command, *execute.command)
     (tmp_path / "fed" / "keys" / "server.key").chmod(0o644)
     with pytest.raises(FederationError, match="chmod 600"):
         launch.server_jobs(charter)
     loose = FederationDirectory.create(tmp_path / "loose", Rules(), False, "127.0.0.1", 1234)
-    assert all("--insecure" in job.command for job in launch.server_jobs(loose))
+    (loose.path / "agreement.json").write_text('{"arrays": []}')
+    assert "--insecure" in launch.server_jobs(loose)[0].command
 
 
 def test_a_supervisor_starts_again_what_ends_and_leaves_nothing_behind(tmp_path: Path) -> None:

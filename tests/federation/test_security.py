@@ -102,7 +102,7 @@ def test_replayed_and_doubled_answers_change_nothing_and_only_numbers_leave(tmp_
             site = Site(home)
             site.home.inbox.add_samples({i: f"canary-{name}-{i}.png" for i in site.start().ids.tolist()})
             site.close()
-            real.supervisor.start(launch.site_job(home, name, at, trust, launch.free_port()))
+            real.supervisor.start(launch.site_job(home, name, at, trust))
         with httpx.Client(verify=ssl.create_default_context(cafile=str(trust))) as outsider:
             for path in ("control/list-runs", "control/start-run", "runtime/get-nodes", "fleet/../control/start-run"):
                 assert outsider.post(f"https://{at}/v1/{path}").status_code == 403
@@ -139,10 +139,10 @@ def test_strangers_wrong_keys_and_impostors_are_refused(tmp_path: Path) -> None:
         trust, at = launch.ca(real.loopback.charter), real.loopback.server
 
         def try_in(name: str, home: Path, keyless: bool = False) -> None:
-            job = launch.site_job(home, name, at, trust, launch.free_port())
+            job = launch.site_job(home, name, at, trust)
             command = list(job.command)
             if keyless:
-                at_key = command.index("--auth-supernode-private-key")
+                at_key = command.index("--key")
                 del command[at_key : at_key + 2]
             real.supervisor.start(
                 launch.ProcessSpec(name, tuple(command), home / "logs" / "node.log", job.env, again=False)
@@ -186,9 +186,7 @@ def test_a_site_that_is_let_out_is_gone_and_comes_back_with_a_new_key_alone(tmp_
         with pytest.raises(FederationError, match="never let in again"):
             setup.admit(charter, "site-c", home / "node.key.pub")
         with pytest.raises(FederationError, match="already in use"):  # Flower itself says the same
-            launch.flwr_value(
-                charter, "node-id", "supernode", "register", str(home / "node.key.pub"), launch.CONNECTION
-            )
+            launch.control(charter, "register", str(home / "node.key.pub"), "site-c")
         metrics = real.finish()
         assert metrics[0]["took_part"] == 3
         assert real.told("let out") == [(1, "site-c")]
@@ -204,4 +202,4 @@ def test_without_its_key_a_site_is_not_even_started(tmp_path: Path) -> None:
     home = loopback.homes["site-a"]
     (home / "node.key").chmod(0o644)
     with pytest.raises(FederationError, match="chmod 600"):
-        launch.site_job(home, "site-a", "127.0.0.1:1", Path("ca.crt"), 1)
+        launch.site_job(home, "site-a", "127.0.0.1:1", Path("ca.crt"))

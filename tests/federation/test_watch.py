@@ -93,13 +93,10 @@ def test_a_first_submission_that_fails_leaves_the_state_as_it_was(
     assert state(charter.run)["phase"] == "finished"
 
 
-def test_what_flower_says_went_wrong_is_the_error(
-    charter: FederationDirectory, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    said = 'Loading\n{"success": false, "error-message": "Error:\\nConnection refused"}'
-    monkeypatch.setattr(launch, "flwr", lambda charter, *arguments: said)
-    with pytest.raises(FederationError, match=r"^`flwr run .*` failed: Connection refused$"):
-        launch.submit(charter)
+def test_what_the_superlink_says_went_wrong_is_the_error(tmp_path: Path) -> None:
+    nobody = FederationDirectory.create(tmp_path / "fed", Rules(), False, "127.0.0.1", 1)
+    with pytest.raises(FederationError, match=r"the SuperLink on .* is not reached"):
+        launch.submit(nobody)
 
 
 def test_the_proxy_refuses_long_requests_before_and_while_they_come(

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from flwr.app import ArrayRecord, ConfigRecord, Context, Message, MetricRecord, RecordDict
+from flwr.app import ConfigRecord, Message, MetricRecord, RecordDict
 from flwr.supercore.inflatable.inflatable_object import get_all_nested_objects
 from flwr.supercore.task_identity import TaskIdentity
 from site_room.sites import first_order, tiny_settings, tiny_site
@@ -25,7 +25,7 @@ from chase.site.place import Site
 
 NUMBER = 1
 METRICS = re.compile(
-    r"train_loss|ev_sum|ev_count|labels|inferences|inferred_samples|seconds_[a-z]+|"
+    r"turn|picks|ranked_picks|chance_picks|observed_ev_sum|observed_ev_count|train_loss|ev_sum|ev_count|labels|inferences|inferred_samples|seconds_[a-z]+|"
     r"pool_(labeled|unlabeled|asked|dormant|set_aside)"
 )
 
@@ -46,8 +46,7 @@ def letter(site: Site, settings: Settings, kind: str, order: RoundOrder | None =
 
 def ask(site: Site, letter: SiteMessage) -> RecordDict:
     message = Message(codec.pack_letter(letter), dst_node_id=1, message_type=codec.KINDS[letter.kind])
-    context = Context(1, 1, {"home": str(site.path)}, RecordDict(), {})
-    return client_app.app(message, context).content
+    return client_app.answer(message, site.path).content
 
 
 def everything(site: Site, settings: Settings) -> list[RecordDict]:
@@ -65,15 +64,15 @@ def test_all_that_leaves_a_site_is_weights_a_count_and_agreed_metrics(tmp_path: 
     settings = tiny_settings()
     site = tiny_site(tmp_path / "home", NUMBER)
     hello, *turns, tally, refusal = everything(site, settings)
-    assert {k: dict(v) for k, v in hello.items()} == {"hello": {"site": "site-1", "objections": []}}
+    size = int(site.start().ids.size)
+    greeting = {"site": "site-1", "objections": [], "samples": size, "held_out": 20, "turn": 0}
+    assert {k: dict(v) for k, v in hello.items()} == {"hello": greeting}
     assert {k: dict(v) for k, v in tally.items()} == {"tally": {"correct": tally["tally"]["correct"], "count": 20}}
     assert dict(refusal["failure"]) == {"reason": "refused (AgreementError); the site's log says why"}
     shapes = {name: a.shape for name, a in first_order(site, settings).weights.items()}
     for turn in turns:
-        assert sorted(turn) == ["extras", "metrics", "update", "weights"]
-        assert isinstance(turn["weights"], ArrayRecord)
-        assert {name: tuple(a.shape) for name, a in turn["weights"].items()} == shapes
-        assert dict(turn["extras"]) == {}
+        assert sorted(turn) == ["metrics", "update", "weights/0"]
+        assert {name: a.shape for name, a in codec.take_arrays(turn, "weights").items()} == shapes
         assert isinstance(turn["update"], ConfigRecord)
         assert set(turn["update"]) == {"format", "client", "round", "num_labeled"}
         assert isinstance(turn["metrics"], MetricRecord)
@@ -111,7 +110,7 @@ def test_relabelling_what_was_asked_changes_the_weights_alone(tmp_path: Path) ->
     quiet = ("train_loss", "ev_sum", "seconds_")
     first, second = ({k: v for k, v in s["metrics"].items() if not k.startswith(quiet)} for s in said)
     assert first == second
-    assert not np.array_equal(said[0]["weights"]["head.bias"].numpy(), said[1]["weights"]["head.bias"].numpy())
+    assert not np.array_equal(*(codec.take_arrays(answer, "weights")["head.bias"] for answer in said))
 
 
 def test_the_text_of_an_error_stays_at_the_site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,8 +1,11 @@
 from __future__ import annotations
 
+import json
+import tracemalloc
+
 import numpy as np
 import pytest
-from flwr.app import Array, ArrayRecord, ConfigRecord, MetricRecord, RecordDict
+from flwr.app import ConfigRecord, MetricRecord, RecordDict
 
 from chase.core.errors import UpdateError
 from chase.core.messages import ClientUpdate, RoundOrder
@@ -58,7 +61,7 @@ def spoiled(name: str) -> RecordDict:
     elif name == "record too few":
         del records["metrics"]
     elif name == "other kind":
-        records["weights"] = MetricRecord({"a": 1})
+        records["weights/0"] = MetricRecord({"a": 1})
     elif name == "other header":
         records["update"] = ConfigRecord({"client": 1})
     elif name == "text as number":
@@ -68,9 +71,19 @@ def spoiled(name: str) -> RecordDict:
     elif name == "list as metric":
         records["metrics"] = MetricRecord({"labels": [1, 2]})
     elif name == "pickled array":
-        evil = Array(np.zeros(2))
-        evil.data = b"\x80\x04\x95garbage"
-        records["weights"] = ArrayRecord({"w": evil})
+        records["weights/0"] = ConfigRecord({"data": b"\x80\x04\x95garbage" * 9})
+    elif name == "claims 10^15 numbers":
+        records["weights/0"] = ConfigRecord({"data": blob({"w": claim([10**15], 0, 64)}, bytes(64))})
+    elif name == "claims more than came":
+        records["weights/0"] = ConfigRecord({"data": blob({"w": claim([1000], 0, 4000)}, bytes(64))})
+    elif name == "shape overflows":
+        records["weights/0"] = ConfigRecord({"data": blob({"w": claim([2**33, 2**33], 0, 64)}, bytes(64))})
+    elif name == "header longer than the rest":
+        records["weights/0"] = ConfigRecord({"data": (2**60).to_bytes(8, "little") + bytes(64)})
+    elif name == "piece lacking":
+        records["weights/2"] = ConfigRecord({"data": b"x"})
+    elif name == "another array":
+        records["start/0"] = records["weights/0"]
     return records
 
 
@@ -83,13 +96,58 @@ CASES = [
     "format",
     "list as metric",
     "pickled array",
+    "claims 10^15 numbers",
+    "claims more than came",
+    "shape overflows",
+    "header longer than the rest",
+    "piece lacking",
+    "another array",
 ]
+
+
+def claim(shape: list[int], begin: int, end: int) -> dict[str, object]:
+    return {"dtype": "F32", "shape": shape, "data_offsets": [begin, end]}
+
+
+def blob(header: dict[str, object], data: bytes) -> bytes:
+    """A safetensors file whose header says what we like."""
+    head = json.dumps(header).encode()
+    return len(head).to_bytes(8, "little") + head + data
 
 
 @pytest.mark.parametrize("case", CASES)
 def test_whatever_is_not_exactly_an_update_is_refused(case: str) -> None:
-    with pytest.raises(UpdateError):
-        codec.unpack(spoiled(case))
+    records = spoiled(case)
+    tracemalloc.start()
+    try:
+        with pytest.raises(UpdateError):
+            codec.unpack(records)
+        assert tracemalloc.get_traced_memory()[1] < 1 << 20  # refused before anything large is allocated
+    finally:
+        tracemalloc.stop()
+
+
+def test_arrays_larger_than_agreed_are_refused_and_large_ones_travel_in_pieces(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(codec, "PIECE", 100)
+    records = codec.pack_update(update(), {"labels": 1.0})
+    assert len([name for name in records if name.startswith("weights/")]) > 2
+    assert same(dict(codec.unpack_update(records).weights), WEIGHTS)
+    with pytest.raises(UpdateError, match="more than 100 bytes"):
+        codec.unpack(records, 100)
+
+
+def test_texts_of_a_site_are_cut_and_cleaned() -> None:
+    nasty = "red\x1b[31m\nnext line\u202ereversed\x07" + "x" * 5000
+    said = codec.unpack(codec.pack_failure(nasty))
+    assert isinstance(said, str)
+    assert said.startswith("red [31m next linereversed x")
+    assert len(said) == 300
+    hello = codec.unpack(codec.pack_hello(Hello("site\x1b]0;a", (nasty,))))
+    assert isinstance(hello, Hello)
+    assert hello.site == "site ]0;a"
+    assert len(hello.objections[0]) == 300
 
 
 def test_a_letter_of_another_format_is_refused() -> None:

@@ -15,9 +15,6 @@ from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.cluster import KMeans
-from sklearn.exceptions import ConvergenceWarning
-from threadpoolctl import threadpool_limits
 
 from chase.acquisition.entropy import entropy
 from chase.acquisition.strategy import PoolView, Scores
@@ -26,6 +23,10 @@ from chase.core.pools import SampleIds
 
 def clusters(points: NDArray[np.floating], k: int, rng: np.random.Generator) -> NDArray[np.int64]:
     """Cluster number of each of points (samples, width): k-means, one thread, seeded."""
+    from sklearn.cluster import KMeans  # seconds to import: only where a strategy needs it
+    from sklearn.exceptions import ConvergenceWarning
+    from threadpoolctl import threadpool_limits
+
     means = KMeans(n_clusters=min(k, points.shape[0]), n_init=1, random_state=int(rng.integers(2**31)))
     with threadpool_limits(1), warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # fewer distinct points than clusters

@@ -155,16 +155,14 @@ def serve(
         str, typer.Option("--proxy", metavar="HOST:PORT", help="Also let sites through here, over TLS.")
     ] = "",
 ) -> None:
-    """Serve a federation, SuperLink and SuperExec, until Ctrl-C or SIGTERM."""
+    """Serve a federation, SuperLink and the server's rounds, until Ctrl-C or SIGTERM."""
     need_flower()
-    from chase.federation.ops.launch import proxy_job, server_jobs, write_app, write_connection
+    from chase.federation.ops.launch import proxy_job, server_jobs
     from chase.federation.rules import FederationDirectory
 
     charter = FederationDirectory(directory)
     if not charter.secure:
         warn_insecure()
-    write_app(charter)
-    write_connection(charter)
     jobs = server_jobs(charter)
     message = "serving on {}:{}".format(*charter.address)
     if proxy_at:

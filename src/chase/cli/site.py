@@ -195,7 +195,6 @@ def connect(
     insecure: Annotated[
         bool, typer.Option("--insecure", help="No encryption, no authentication. For trying out.")
     ] = False,
-    port: Annotated[int, typer.Option(help="Local port of the node; 0 takes a free one.", min=0, max=65535)] = 0,
 ) -> None:
     """Connect a site to its federation and keep it connected until Ctrl-C or SIGTERM."""
     need_flower()
@@ -209,7 +208,7 @@ def connect(
     if ca is not None and not ca.is_file():
         raise FederationError(f"there is no certificate {ca}: copy the federation's keys/ca.crt here")
     name = Site(home).card.name
-    job = launch.site_job(home, name, server, None if ca is None else ca.resolve(), port or launch.free_port())
+    job = launch.site_job(home, name, server, None if ca is None else ca.resolve())
     keep_going(home / "processes.json", [job], f"{name} is connecting to {server}; log: {job.log}")
 
 

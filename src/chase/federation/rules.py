@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import tomllib
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
@@ -34,18 +35,20 @@ class Rules:
     """Seconds after which the answer of a busy site is no longer waited for."""
     at_once: int = 0
     """Sites that are asked for something at a time, for many sites on one machine; 0 = all."""
-    poll: float = 1.0
+    poll: float = 0.25
     """Seconds between two looks for answers."""
     evaluate: str = "server"
     """Where the model is scored: "server" (its test set), "sites" (their held-out parts) or "both"."""
     most_labels: int = 10_000_000
     """A labelled count above this is not believed."""
+    most_answer_mb: float = 0.0
+    """Megabytes that a site's answer may have; 0 = three times the model and 4 MB more."""
 
     def check(self) -> None:
         """Refuse rules that cannot be kept."""
         if self.evaluate not in WHERE:
             raise FederationError(f"evaluate = '{self.evaluate}' does not fit: use {', '.join(WHERE)}")
-        for name in ("quorum", "join", "late_rounds", "retries", "at_once"):
+        for name in ("quorum", "join", "late_rounds", "retries", "at_once", "most_answer_mb"):
             if getattr(self, name) < 0:
                 raise FederationError(f"{name} = {getattr(self, name)} does not fit: it is 0 or more")
         for name in ("deadline", "busy_limit", "poll", "most_labels"):
@@ -204,6 +207,19 @@ class FederationDirectory:
             return str(link["host"]), int(link["port"])
         except (KeyError, ValueError, TypeError):
             raise FederationError(f"{self.path}/federation.toml: [link] lacks host or port") from None
+
+    @property
+    def most_answer(self) -> int:
+        """Bytes that a site's answer may have."""
+        given = self.rules.most_answer_mb
+        if given:
+            return int(given * (1 << 20))
+        try:
+            arrays = json.loads((self.path / "agreement.json").read_text(encoding="utf-8"))["arrays"]
+            shapes: list[list[int]] = [json.loads(line[line.index("[") :]) for line in arrays]
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise FederationError(f"{self.path}/agreement.json cannot be read: {error}") from None
+        return 3 * sum(8 * math.prod(shape) for shape in shapes) + (4 << 20)
 
     @property
     def run(self) -> Path:

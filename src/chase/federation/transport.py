@@ -45,7 +45,13 @@ class Hello:
     """A site's answer to the handshake."""
 
     site: str
-    objections: tuple[str, ...]
+    objections: tuple[str, ...] = ()
+    samples: int = 0
+    """Samples that it may ask for or train on: bounds what it can say of its labels."""
+    held_out: int = 0
+    """Samples that it scores models with."""
+    turn: int = 0
+    """Turns that it has taken: fewer than before means that it was restored from an older copy."""
 
 
 @dataclass(frozen=True)

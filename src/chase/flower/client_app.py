@@ -1,6 +1,6 @@
-"""The client's side on Flower: a thin shell over ``chase.site``.
+"""The client's side on Flower: a thin shell over ``chase.site``, called by the site's worker.
 
-Flower starts a new process for every message. All state is the site's own, on its disk, and nothing but what
+All state is the site's own, on its disk, and nothing but what
 ``codec`` packs leaves it: where a turn fails, the server hears at which stage, and the site's log says why.
 """
 
@@ -12,8 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from flwr.app import Context, Message, RecordDict
-from flwr.clientapp import ClientApp
+from flwr.app import Message, RecordDict
 
 from chase import __version__
 from chase.core.errors import AgreementError, ChaseError, ClientError, SettingsError, UpdateError
@@ -24,21 +23,23 @@ from chase.site import turn
 from chase.site.agreement import Agreement
 from chase.site.place import Site
 
-app = ClientApp()
 Handler = Callable[[Site, RecordDict], RecordDict]
+LOG = logging.getLogger("chase.site")
 
 
-def answer(message: Message, context: Context, handle: Handler) -> Message:
+def answer(message: Message, home: Path) -> Message:
     """The reply to a message; a failure is logged here and goes up without its details."""
     try:
-        home = Path(str(context.node_config["home"]))
+        handle = HANDLERS.get(message.metadata.message_type)
+        if handle is None:
+            raise UpdateError("a message of another kind than a site answers")
         site = Site(home)
         try:
             content = handle(site, message.content)
         finally:
             site.close()
     except Exception as error:  # the boundary: text of an error may name samples and must not leave the site
-        logging.getLogger("flwr").error("the message failed:\n%s", traceback.format_exc())
+        LOG.error("the message failed:\n%s", traceback.format_exc())
         content = codec.pack_failure(harmless(error))
     return Message(content, reply_to=message)
 
@@ -66,7 +67,7 @@ def hello(site: Site, records: RecordDict) -> RecordDict:
         objections = turn.objections(site, settings_of(header), Agreement.from_json(header["agreement"]))
     except (UpdateError, SettingsError, AgreementError) as error:
         objections = [f"{error} (the server runs chase {version}, the site {__version__})"]
-    return codec.pack_hello(Hello(site.card.name, tuple(objections)))
+    return codec.pack_hello(Hello(site.card.name, tuple(objections), *turn.sizes(site)))
 
 
 def take_turn(site: Site, records: RecordDict) -> RecordDict:
@@ -75,7 +76,7 @@ def take_turn(site: Site, records: RecordDict) -> RecordDict:
     settings = settings_of(header)
     turn.check_agreement(site, settings, header["agreement"])
     update = turn.take_turn(site, settings, int(header["number"]), codec.order_of(records, header))
-    return codec.pack_update(update, turn.agreed_metrics(update))
+    return codec.pack_update(update, turn.agreed_metrics(update) | {"turn": float(turn.turns(site))})
 
 
 def tally(site: Site, records: RecordDict) -> RecordDict:
@@ -83,22 +84,11 @@ def tally(site: Site, records: RecordDict) -> RecordDict:
     header = codec.header_of(records)
     settings = settings_of(header)
     turn.check_agreement(site, settings, header["agreement"])
-    return codec.pack_tally(Tally(*turn.tally(site, settings, codec.weights_of(records))))
+    return codec.pack_tally(Tally(*turn.tally(site, settings, codec.take_arrays(records, "weights"))))
 
 
-@app.query("hello")
-def on_hello(message: Message, context: Context) -> Message:
-    """Flower's way to ``hello``."""
-    return answer(message, context, hello)
-
-
-@app.train("turn")
-def on_turn(message: Message, context: Context) -> Message:
-    """Flower's way to ``take_turn``."""
-    return answer(message, context, take_turn)
-
-
-@app.evaluate("tally")
-def on_tally(message: Message, context: Context) -> Message:
-    """Flower's way to ``tally``."""
-    return answer(message, context, tally)
+HANDLERS: dict[str, Handler] = {
+    codec.KINDS["hello"]: hello,
+    codec.KINDS["turn"]: take_turn,
+    codec.KINDS["tally"]: tally,
+}

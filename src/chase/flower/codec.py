@@ -1,39 +1,81 @@
 """Our messages as Flower's records and back; whatever does not fit exactly is refused.
 
-An update holds the records listed in ``UPDATE`` and no others: weights, extras, a header of whole numbers and the
-agreed metrics. Arrays travel in NumPy's own format, read without pickle.
+An update holds weights, extras, a header of whole numbers and the agreed metrics, and nothing else. Arrays travel as
+one safetensors blob, cut into pieces: its header says where every array lies within the bytes that have come, so a
+header that claims more than there is is refused before anything is allocated, and nothing is unpickled.
 """
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from flwr.app import Array as FlowerArray
-from flwr.app import ArrayRecord, ConfigRecord, MetricRecord, RecordDict
+from flwr.app import ConfigRecord, MetricRecord, RecordDict
+from safetensors import SafetensorError
+from safetensors.numpy import load
 
 from chase import __version__
 from chase.core.errors import UpdateError
-from chase.core.messages import FORMAT, ClientUpdate, RoundOrder
-from chase.core.weights import Array, Arrays
+from chase.core.messages import ClientUpdate, RoundOrder
+from chase.core.text import clean
+from chase.core.weights import Array, Arrays, to_bytes
 from chase.federation.transport import Hello, SiteMessage, Tally
 
+FORMAT = 2
+"""Version of the letters and answers; 1 sent every array as a record of its own."""
 KINDS = {"hello": "query.hello", "turn": "train.turn", "tally": "evaluate.tally"}
 """Our kinds of letters, and Flower's message types for them."""
-UPDATE = ("weights", "extras", "update", "metrics")
+PIECE = 4 << 20
+"""Bytes of arrays in one record."""
+MOST = 4 << 30
+"""Bytes of arrays in one message, where the federation sets no other limit."""
+MOST_NAMES = 10_000
+"""Arrays in one message, and bytes of a name."""
+MOST_HEADER = 8 << 20
+OBJECTIONS = 20
 NUMBERS = ("format", "client", "round", "num_labeled")
+GREETING = ("site", "objections", "samples", "held_out", "turn")
+PART = re.compile(r"(weights|extras|start)/([0-9]{1,5})")
 
 
-def to_arrays(arrays: Arrays) -> ArrayRecord:
-    """Named arrays as a record."""
-    return ArrayRecord({name: FlowerArray(np.asarray(a, order="C")) for name, a in arrays.items()})
+def put_arrays(records: RecordDict, name: str, arrays: Arrays) -> None:
+    """Add named arrays to a message."""
+    blob = to_bytes(arrays) if arrays else b""
+    for number, start in enumerate(range(0, len(blob), PIECE)):
+        records[f"{name}/{number}"] = ConfigRecord({"data": blob[start : start + PIECE]})
 
 
-def from_arrays(record: ArrayRecord) -> dict[str, Array]:
-    """The named arrays of a record."""
-    return {name: array.numpy() for name, array in record.items()}
+def take_arrays(records: RecordDict, name: str, most: int = MOST) -> dict[str, Array]:
+    """The named arrays of a message; what does not fit its own description is refused before it is read."""
+    numbers = sorted(int(m[2]) for m in map(PART.fullmatch, records) if m and m[1] == name)
+    if numbers != list(range(len(numbers))):
+        raise UpdateError(f"the arrays '{name}' lack a piece")
+    pieces = [_piece(records, f"{name}/{number}") for number in numbers]
+    if sum(map(len, pieces)) > most:
+        raise UpdateError(f"the arrays '{name}' have more than {most} bytes")
+    blob = b"".join(pieces)
+    if not blob:
+        return {}
+    header = int.from_bytes(blob[:8], "little")
+    if len(blob) < 8 or header > min(MOST_HEADER, len(blob) - 8):
+        raise UpdateError(f"the arrays '{name}' have a header of {header} bytes, which cannot be")
+    try:
+        found = load(blob)
+    except (SafetensorError, ValueError, KeyError, TypeError, OverflowError, AttributeError) as error:
+        raise UpdateError(f"the arrays '{name}' cannot be read: {clean(str(error), 100)}") from None
+    if len(found) > MOST_NAMES or any(len(key) > MOST_NAMES for key in found):
+        raise UpdateError(f"the arrays '{name}' have too many or too long names")
+    return {key: array if array.flags.writeable else np.array(array) for key, array in found.items()}
+
+
+def _piece(records: RecordDict, name: str) -> bytes:
+    data = _config(records, name, ("data",))["data"]
+    if not isinstance(data, bytes):
+        raise UpdateError(f"'{name}' of a message holds no bytes")
+    return data
 
 
 def pack_letter(letter: SiteMessage) -> RecordDict:
@@ -44,12 +86,12 @@ def pack_letter(letter: SiteMessage) -> RecordDict:
         order = letter.order
         header |= {"run": order.run, "round": order.round, "seed": order.seed}
         header |= {"phase": order.phase, "fresh": order.fresh, "track": order.track}
-        records["weights"] = to_arrays(order.weights)
+        put_arrays(records, "weights", order.weights)
         if order.start is not None:
-            records["start"] = to_arrays(order.start)
-        records["extras"] = to_arrays(order.extras)
+            put_arrays(records, "start", order.start)
+        put_arrays(records, "extras", order.extras)
     if letter.weights is not None:
-        records["weights"] = to_arrays(letter.weights)
+        put_arrays(records, "weights", letter.weights)
     records["letter"] = ConfigRecord({"header": json.dumps(header)})
     return records
 
@@ -74,23 +116,17 @@ def version_of(records: RecordDict) -> str:
         return "of an unknown version"
 
 
-def weights_of(records: RecordDict, name: str = "weights") -> dict[str, Array]:
-    """The arrays of a letter; none if it has none."""
-    found = records.get(name)
-    return from_arrays(found) if isinstance(found, ArrayRecord) else {}
-
-
 def order_of(records: RecordDict, header: Mapping[str, Any]) -> RoundOrder:
     """The order in a letter."""
     return RoundOrder(
         run=str(header["run"]),
         round=int(header["round"]),
         seed=int(header["seed"]),
-        weights=weights_of(records),
+        weights=take_arrays(records, "weights"),
         phase=str(header["phase"]),
-        start=weights_of(records, "start") if header["fresh"] else None,
+        start=take_arrays(records, "start") if header["fresh"] else None,
         track=bool(header["track"]),
-        extras=weights_of(records, "extras"),
+        extras=take_arrays(records, "extras"),
     )
 
 
@@ -98,21 +134,11 @@ def pack_update(update: ClientUpdate, metrics: Mapping[str, float]) -> RecordDic
     """All that a site sends up after a turn."""
     numbers = (FORMAT, update.client, update.round, update.num_labeled)
     records = RecordDict()
-    records["weights"] = to_arrays(update.weights)
-    records["extras"] = to_arrays(update.extras)
+    put_arrays(records, "weights", update.weights)
+    put_arrays(records, "extras", update.extras)
     records["update"] = ConfigRecord(dict(zip(NUMBERS, numbers, strict=True)))
     records["metrics"] = MetricRecord({name: float(value) for name, value in metrics.items()})
     return records
-
-
-def _arrays(records: RecordDict, name: str) -> dict[str, Array]:
-    record = records[name]
-    if not isinstance(record, ArrayRecord):
-        raise UpdateError(f"'{name}' of an answer holds no arrays")
-    try:
-        return from_arrays(record)
-    except (ValueError, TypeError, OSError, EOFError) as error:
-        raise UpdateError(f"the arrays '{name}' of an answer cannot be read: {error}") from None
 
 
 def _config(records: RecordDict, name: str, keys: tuple[str, ...]) -> ConfigRecord:
@@ -124,14 +150,17 @@ def _config(records: RecordDict, name: str, keys: tuple[str, ...]) -> ConfigReco
 
 def _whole(value: object, name: str) -> int:
     if not isinstance(value, int) or isinstance(value, bool):
-        raise UpdateError(f"'{name}' of an answer is {value!r}, not a whole number")
+        raise UpdateError(f"'{name}' of an answer is {clean(repr(value), 40)}, not a whole number")
     return value
 
 
-def unpack_update(records: RecordDict) -> ClientUpdate:
+def unpack_update(records: RecordDict, most: int = MOST) -> ClientUpdate:
     """An update; anything more or less than one is refused."""
-    if set(records) != set(UPDATE):
-        raise UpdateError(f"an update holds {', '.join(UPDATE)}, not {', '.join(sorted(records)) or 'nothing'}")
+    whole = {name for name in records if not PART.fullmatch(name)}
+    arrays = {m[1] for m in map(PART.fullmatch, records) if m}
+    if whole != {"update", "metrics"} or not arrays <= {"weights", "extras"}:
+        names = ", ".join(clean(name, 40) for name in sorted(whole | arrays)[:8])
+        raise UpdateError(f"an update holds weights, extras, update, metrics, not {names or 'nothing'}")
     head = _config(records, "update", NUMBERS)
     version, client, round, num_labeled = (_whole(head[name], name) for name in NUMBERS)
     if version != FORMAT:
@@ -139,22 +168,23 @@ def unpack_update(records: RecordDict) -> ClientUpdate:
     metrics = records["metrics"]
     if not isinstance(metrics, MetricRecord):
         raise UpdateError("the metrics of an update are of another kind")
-    numbers = {str(name): value for name, value in metrics.items() if isinstance(value, int | float)}
+    numbers = {clean(str(name), 60): value for name, value in metrics.items() if isinstance(value, int | float)}
     if len(numbers) < len(metrics):
         raise UpdateError("a metric of an update is no number")
     return ClientUpdate(
         client=client,
         round=round,
-        weights=_arrays(records, "weights"),
+        weights=take_arrays(records, "weights", most),
         num_labeled=num_labeled,
         metrics={name: float(value) for name, value in numbers.items()},
-        extras=_arrays(records, "extras"),
+        extras=take_arrays(records, "extras", most),
     )
 
 
 def pack_hello(hello: Hello) -> RecordDict:
     """A site's answer to the handshake."""
-    return RecordDict({"hello": ConfigRecord({"site": hello.site, "objections": list(hello.objections)})})
+    values = (hello.site, list(hello.objections[:OBJECTIONS]), hello.samples, hello.held_out, hello.turn)
+    return RecordDict({"hello": ConfigRecord(dict(zip(GREETING, values, strict=True)))})
 
 
 def pack_tally(tally: Tally) -> RecordDict:
@@ -167,18 +197,19 @@ def pack_failure(reason: str) -> RecordDict:
     return RecordDict({"failure": ConfigRecord({"reason": reason})})
 
 
-def unpack(records: RecordDict) -> Hello | ClientUpdate | Tally | str:
-    """What a site answered; a text is what it says went wrong."""
+def unpack(records: RecordDict, most: int = MOST) -> Hello | ClientUpdate | Tally | str:
+    """What a site answered; a text is what it says went wrong. Texts are cut and cleaned."""
     names = set(records)
     if names == {"hello"}:
-        body = _config(records, "hello", ("site", "objections"))
+        body = _config(records, "hello", GREETING)
         listed = body["objections"]
-        if not isinstance(listed, list):
-            raise UpdateError("the objections of a handshake are no list")
-        return Hello(str(body["site"]), tuple(str(o) for o in listed))
+        if not isinstance(listed, list) or len(listed) > OBJECTIONS:
+            raise UpdateError("the objections of a handshake are no short list")
+        counts = (_whole(body[name], name) for name in GREETING[2:])
+        return Hello(clean(str(body["site"]), 64), tuple(clean(str(o)) for o in listed), *counts)
     if names == {"tally"}:
         body = _config(records, "tally", ("correct", "count"))
         return Tally(_whole(body["correct"], "correct"), _whole(body["count"], "count"))
     if names == {"failure"}:
-        return str(_config(records, "failure", ("reason",))["reason"])
-    return unpack_update(records)
+        return clean(str(_config(records, "failure", ("reason",))["reason"]))
+    return unpack_update(records, most)

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
-from flwr.app import Context
-from flwr.serverapp import Grid, ServerApp
+from flwr.supercore.runtime import RuntimeHttpClient
 
 from chase.core.errors import ChaseError
 from chase.federation.diary import Diary
@@ -14,14 +11,10 @@ from chase.federation.rules import FederationDirectory
 from chase.federation.server import FederationServer
 from chase.flower.grid import FlowerTransport
 
-app = ServerApp()
 
-
-@app.main()
-def main(grid: Grid, context: Context) -> None:
-    """Hold the rounds that are left of the federation whose directory the run names."""
-    charter = FederationDirectory(Path(str(context.run_config["federation"])))
-    post = FlowerTransport(grid, lambda: charter.roster, charter.rules.busy_limit)
+def serve(charter: FederationDirectory, client: RuntimeHttpClient, run: int) -> None:
+    """Hold the rounds that are left of a federation."""
+    post = FlowerTransport(client, run, lambda: charter.roster, charter.rules.busy_limit, charter.most_answer)
     try:
         with only_server(charter.run):
             FederationServer(charter, post).run()

@@ -26,6 +26,7 @@ from chase.site.place import Site
 
 METRICS = frozenset(
     {"train_loss", "ev_sum", "ev_count", "labels", "inferences", "observed_inferences", "inferred_samples"}
+    | {"turn"}
     | {"picks", "ranked_picks", "chance_picks", "observed_ev_sum", "observed_ev_count"}
     | {f"pool_{name}" for name in ("labeled", "unlabeled", "asked", "dormant", "set_aside")}
 )
@@ -35,6 +36,17 @@ METRICS = frozenset(
 def agreed_metrics(update: ClientUpdate) -> dict[str, float]:
     """Of an update's metrics, those that were agreed on."""
     return {k: float(v) for k, v in update.metrics.items() if k in METRICS or k.startswith("seconds_")}
+
+
+def turns(site: Site) -> int:
+    """Turns that the site has taken."""
+    return HomeStore(site.home, site.start()).load().turn
+
+
+def sizes(site: Site) -> tuple[int, int, int]:
+    """Samples that the site may train on, samples that it scores models with, and its turns so far."""
+    state, held = HomeStore(site.home, site.start()).load(), site.held_out()
+    return int(state.ids.size), 0 if held is None else int(held.ids.size), state.turn
 
 
 def behaviour_of(site: Site, settings: Settings, number: ClientId) -> Behaviour:

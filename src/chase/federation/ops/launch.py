@@ -9,7 +9,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-import shutil
+import secrets
 import socket
 import subprocess
 import sys
@@ -21,12 +21,11 @@ from pathlib import Path
 from chase import __version__
 from chase.core.errors import FederationError
 from chase.federation.diary import Diary, state
-from chase.federation.ops.keys import check_private
+from chase.federation.ops.keys import check_private, write_private
 from chase.federation.ops.processes import ProcessSpec
 from chase.federation.rules import FederationDirectory
 from chase.run.record import Record
 
-CONNECTION = "here"
 AGAIN = 10.0
 """Seconds until a run that could not be submitted is submitted again."""
 MOST_IN_VAIN = 5
@@ -35,25 +34,14 @@ LOOPBACK = ("127.0.0.1", "::1", "localhost")
 QUIET = {
     "FLWR_TELEMETRY_ENABLED": "0",
     "FLWR_DISABLE_UPDATE_CHECK": "1",
-    "FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.2",
     "OMP_NUM_THREADS": "1",
     "OPENBLAS_NUM_THREADS": "1",
     "MKL_NUM_THREADS": "1",
 }
 APP = {
-    "chase_app/__init__.py": '"""What Flower ships to the sites: a door to the chase that is installed there."""\n',
-    "chase_app/client.py": "from chase.flower.client_app import app\n\n__all__ = ['app']\n",
-    "chase_app/server.py": "from chase.flower.server_app import app\n\n__all__ = ['app']\n",
+    "chase_app/__init__.py": '"""Flower asks for a bundle with every run. Nobody runs this one."""\n',
+    "chase_app/none.py": '"""Server and sites run the chase that is installed there."""\n\napp = None\n',
 }
-
-
-def program(name: str) -> str:
-    """A program of Flower's, beside this Python or on the path."""
-    beside = Path(sys.executable).parent / name
-    found = str(beside) if beside.is_file() else shutil.which(name)
-    if found is None:
-        raise FederationError(f"{name} is not installed here: install Flower with `pip install 'chase-fal[flower]'`")
-    return found
 
 
 def environment(home: Path) -> dict[str, str]:
@@ -81,8 +69,8 @@ def write_app(charter: FederationDirectory) -> Path:
         "[tool.flwr.app]",
         'publisher = "chase"',
         "[tool.flwr.app.components]",
-        'serverapp = "chase_app.server:app"',
-        'clientapp = "chase_app.client:app"',
+        'serverapp = "chase_app.none:app"',
+        'clientapp = "chase_app.none:app"',
         "[tool.flwr.app.config]",
         f"federation = {json.dumps(str(charter.path.resolve()))}",
     ]
@@ -93,23 +81,37 @@ def write_app(charter: FederationDirectory) -> Path:
     return app
 
 
-def write_connection(charter: FederationDirectory) -> None:
-    """Flower's own configuration: how its command line reaches the SuperLink."""
-    host, port = charter.address
-    trust = f"root-certificates = {json.dumps(str(ca(charter)))}" if charter.secure else "insecure = true"
-    text = f'[superlink]\ndefault = "{CONNECTION}"\n\n[superlink.{CONNECTION}]\naddress = "{host}:{port}"\n{trust}\n'
-    home = charter.path / "flwr"
-    home.mkdir(parents=True, exist_ok=True)
-    (home / "config.toml").write_text(text, encoding="utf-8")
-
-
 def ca(charter: FederationDirectory) -> Path:
     """The certificate that sites trust."""
     return (charter.path / "keys" / "ca.crt").resolve()
 
 
+def control_secret(charter: FederationDirectory) -> str:
+    """What opens the SuperLink's control API: only who may read the federation's directory has it."""
+    return _secret(charter, "control.secret").read_text(encoding="utf-8").strip()
+
+
+def executor_secret(charter: FederationDirectory) -> Path:
+    """The file with what lets the executor take the server's side of a run."""
+    return _secret(charter, "executor.secret")
+
+
+def _secret(charter: FederationDirectory, name: str) -> Path:
+    """A secret of the federation, made when it is first needed."""
+    path = charter.path / "keys" / name
+    if not path.exists():
+        path.parent.mkdir(mode=0o700, exist_ok=True)
+        try:
+            write_private(path, secrets.token_hex(32).encode())
+        except FederationError:
+            if not path.exists():  # else another process was first
+                raise
+    check_private(path)
+    return path
+
+
 def server_jobs(charter: FederationDirectory) -> list[ProcessSpec]:
-    """The SuperLink, and the SuperExec that starts the server's side of a run."""
+    """The SuperLink, and the executor that holds the server's side of a run."""
     host, port = charter.address
     if host not in LOOPBACK:
         raise FederationError(
@@ -117,19 +119,21 @@ def server_jobs(charter: FederationDirectory) -> list[ProcessSpec]:
             "keep it on 127.0.0.1 behind a reverse proxy that passes /v1/fleet/ only (docs/deploy.md)"
         )
     keys, env = charter.path / "keys", environment(charter.path / "flwr")
-    safe, trust = ["--insecure"], ["--insecure"]
+    safe = ["--insecure"]
     if charter.secure:
         check_private(keys / "server.key")
         safe = ["--enable-supernode-auth", "--ssl-ca-certfile", str(ca(charter))]
         safe += ["--ssl-certfile", str(keys / "server.pem"), "--ssl-keyfile", str(keys / "server.key")]
-        trust = ["--root-certificates", str(ca(charter))]
-    link = [program("flower-superlink"), "--isolation", "process", "--database", str(charter.path / "link.db"), *safe]
-    link += ["--host", host, "--port", str(port), "--disable-runtime-dependency-installation"]
-    execute = [program("flower-superexec"), "--runtime-api-address", f"{host}:{port}", *trust]
+    control_secret(charter)
+    link = [sys.executable, "-m", "chase.flower.superlink", "--secret", str(keys / "control.secret")]
+    link += ["--most-answer", str(charter.most_answer), "--", "--isolation", "process", *safe]
+    link += ["--database", str(charter.path / "link.db"), "--host", host, "--port", str(port)]
+    link += ["--superexec-auth-secret-file", str(executor_secret(charter)), "--disable-runtime-dependency-installation"]
+    execute = [sys.executable, "-m", "chase.flower.executor", str(charter.path)]
     logs = charter.path / "logs"
     return [
         ProcessSpec("superlink", tuple(link), logs / "superlink.log", env),
-        ProcessSpec("superexec", tuple(execute), logs / "superexec.log", env),
+        ProcessSpec("server", tuple(execute), logs / "server.log", env),
     ]
 
 
@@ -140,15 +144,12 @@ def proxy_job(charter: FederationDirectory, host: str, port: int) -> ProcessSpec
     return ProcessSpec("proxy", command + where, charter.path / "logs" / "proxy.log")
 
 
-def site_job(home: Path, name: str, server: str, trust: Path | None, port: int) -> ProcessSpec:
-    """The SuperNode of a site; without a certificate to trust it is not encrypted."""
-    command = [program("flower-supernode"), "--superlink", server, "--host", "127.0.0.1", "--port", str(port)]
-    if trust is None:
-        command += ["--insecure"]
-    else:
+def site_job(home: Path, name: str, server: str, trust: Path | None) -> ProcessSpec:
+    """The node of a site; without a certificate to trust it is not encrypted."""
+    command = [sys.executable, "-m", "chase.flower.node", str(home.resolve()), "--server", server]
+    if trust is not None:
         check_private(home / "node.key")
-        command += ["--root-certificates", str(trust), "--auth-supernode-private-key", str(home / "node.key")]
-    command += ["--node-config", f"site={json.dumps(name)} home={json.dumps(str(home.resolve()))}"]
+        command += ["--ca", str(trust), "--key", str(home / "node.key")]
     return ProcessSpec(name, tuple(command), home / "logs" / "node.log", environment(home / "flwr"))
 
 
@@ -165,11 +166,11 @@ def wait_for_port(host: str, port: int, limit: float, check: Callable[[], None] 
     raise FederationError(f"nobody listens on {host}:{port} after {limit:.0f} s: see the logs")
 
 
-def flwr(charter: FederationDirectory, *arguments: str, limit: float = 120.0) -> str:
-    """Run a command of Flower's and return what it printed."""
+def control(charter: FederationDirectory, *arguments: str, limit: float = 120.0) -> str:
+    """Have something done at the SuperLink (``chase.flower.control``); what it refuses is the error."""
     try:
         done = subprocess.run(
-            [program("flwr"), *arguments],
+            [sys.executable, "-m", "chase.flower.control", str(charter.path), *arguments],
             env={**os.environ, **environment(charter.path / "flwr")},
             stdin=subprocess.DEVNULL,
             capture_output=True,
@@ -177,31 +178,21 @@ def flwr(charter: FederationDirectory, *arguments: str, limit: float = 120.0) ->
             timeout=limit,
             check=False,
         )
+        said = json.loads(done.stdout.strip().splitlines()[-1])
     except subprocess.TimeoutExpired:
-        raise FederationError(f"`flwr {arguments[0]}` did not end within {limit:.0f} s: is the SuperLink up?") from None
-    if done.returncode != 0:
-        words = [line for line in (done.stderr + done.stdout).splitlines() if line.strip()]
-        raise FederationError(f"`flwr {' '.join(arguments[:2])}` failed: {words[-1] if words else 'it said nothing'}")
-    return done.stdout
-
-
-def flwr_value(charter: FederationDirectory, key: str, *arguments: str) -> str:
-    """A value of the JSON that a command of Flower's prints; what it says went wrong is the error."""
-    said = flwr(charter, *arguments, "--format", "json")
-    try:
-        body = json.loads(said[said.index("{") :])
-    except ValueError:
-        body = {}
-    if not body.get(key):
-        why = str(body.get("error-message") or said).strip().splitlines()
-        raise FederationError(f"`flwr {' '.join(arguments[:2])}` failed: {why[-1] if why else 'it said nothing'}")
-    return str(body[key])
+        raise FederationError(f"the SuperLink did not answer within {limit:.0f} s: is it up?") from None
+    except (ValueError, IndexError):
+        words = [line for line in done.stderr.splitlines() if line.strip()]
+        raise FederationError(f"`{arguments[0]}` failed: {words[-1] if words else 'it said nothing'}") from None
+    if "error" in said:
+        raise FederationError(str(said["error"]))
+    return str(said["value"])
 
 
 def register(charter: FederationDirectory, name: str, public_key: Path) -> str:
-    """Let a site's key in at the SuperLink; returns Flower's id of the node, "" where it was in already."""
+    """Register a site's key at the SuperLink; returns Flower's id of the node, "" where it was registered already."""
     try:
-        return flwr_value(charter, "node-id", "supernode", "register", str(public_key), CONNECTION, "--name", name)
+        return control(charter, "register", str(public_key), name)
     except FederationError as error:
         if "already in use" not in str(error):
             raise
@@ -209,13 +200,13 @@ def register(charter: FederationDirectory, name: str, public_key: Path) -> str:
 
 
 def unregister(charter: FederationDirectory, node: str) -> None:
-    """Let a node's key in no more: it is gone at once, and Flower never takes the same key again."""
-    flwr(charter, "supernode", "unregister", node, CONNECTION)
+    """Remove a node's key: it is refused from now on, and Flower never takes the same key again."""
+    control(charter, "unregister", node)
 
 
 def submit(charter: FederationDirectory) -> str:
     """Start a Flower run for the rounds that are left; returns Flower's id of it."""
-    return flwr_value(charter, "run-id", "run", str(write_app(charter)), CONNECTION)
+    return control(charter, "submit")
 
 
 class AlreadyServed(FederationError):

@@ -65,7 +65,6 @@ def found(
     if secure:
         keys.server_certificate(path / "keys", list(dict.fromkeys([*hosts, "localhost", "127.0.0.1", "::1"])))
     launch.write_app(charter)
-    launch.write_connection(charter)
     return charter
 
 
@@ -157,7 +156,7 @@ class Loopback:
         return f"{host}:{port}"
 
     def start_server(self, supervisor: Supervisor) -> None:
-        """SuperLink and SuperExec, and the keys of all sites."""
+        """SuperLink and executor, and the keys of all sites."""
         link, execute = launch.server_jobs(self.charter)
         supervisor.start(link)
         launch.wait_for_port(*self.charter.address, 120.0, lambda: self._still(supervisor))
@@ -178,9 +177,9 @@ class Loopback:
             raise FederationError(f"the SuperLink ended with code {code}: see {self.charter.path}/logs/superlink.log")
 
     def start_site(self, supervisor: Supervisor, name: str) -> None:
-        """The SuperNode of a site."""
+        """The node of a site."""
         trust = launch.ca(self.charter) if self.charter.secure else None
-        supervisor.start(launch.site_job(self.homes[name], name, self.server, trust, launch.free_port()))
+        supervisor.start(launch.site_job(self.homes[name], name, self.server, trust))
 
     def start_pages(self, supervisor: Supervisor) -> list[Path]:
         """The labelling pages of the sites that people label; their links are in their logs."""

@@ -1,0 +1,17 @@
+"""Texts that came from elsewhere, made safe for a terminal, a log line and a page."""
+
+from __future__ import annotations
+
+import unicodedata
+
+LONGEST = 300
+"""Characters that a text from another machine may have."""
+
+
+def clean(text: str, most: int = LONGEST) -> str:
+    """One line without control, format or unassigned characters, at most ``most`` characters long."""
+    head = text[: 4 * most]
+    plain = "".join(" " if unicodedata.category(c) in ("Cc", "Zl", "Zp") else c for c in head)
+    kept = "".join(c for c in plain if not unicodedata.category(c).startswith("C"))
+    words = " ".join(kept.split())
+    return words if len(words) <= most and len(text) <= 4 * most else words[: most - 3] + "..."

@@ -1,0 +1,112 @@
+"""What the server's people do at the SuperLink: register and remove keys, and start a run.
+
+    python -m chase.flower.control FEDERATION register KEY NAME | unregister NODE | submit
+
+Prints one line of JSON. The SuperLink opens its control API only to who holds the federation's secret.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx
+from flwr.cli.build import build_fab_from_disk
+from flwr.cli.supernode.register import try_load_public_key
+from flwr.common.serde import fab_to_proto
+from flwr.proto.control_pb2 import RegisterNodeRequest, StartRunRequest, UnregisterNodeRequest
+from flwr.supercore.control.control_http_client import ControlHttpClient
+from flwr.supercore.error import FlowerError
+from flwr.supercore.fab import Fab
+from flwr.supercore.interceptors import RuntimeVersionHttpInterceptor
+from flwr.supercore.protobuf.client import ProtobufCall, ProtobufRequestContext
+
+from chase.core.errors import ChaseError, FederationError
+from chase.core.text import clean
+from chase.federation.ops import launch
+from chase.federation.rules import FederationDirectory
+from chase.flower.guard import SECRET
+
+
+class WithSecret:
+    """Adds the federation's secret to every request."""
+
+    def __init__(self, secret: str) -> None:
+        self._secret = secret
+
+    def intercept(self, context: ProtobufRequestContext, call_next: ProtobufCall) -> httpx.Response:
+        """One request."""
+        context.request.headers[SECRET] = self._secret
+        return call_next(context)
+
+
+@contextmanager
+def client_of(charter: FederationDirectory) -> Iterator[ControlHttpClient]:
+    """The control API; what it refuses is one sentence."""
+    host, port = charter.address
+    client = ControlHttpClient.from_server_address(
+        f"{host}:{port}",
+        not charter.secure,
+        str(launch.ca(charter)) if charter.secure else None,
+        [RuntimeVersionHttpInterceptor("Flower CLI"), WithSecret(launch.control_secret(charter))],
+    )
+    try:
+        yield client
+    except httpx.HTTPStatusError as error:
+        told = FlowerError.from_json(error.response.text)
+        details = "" if told is None else f"{told.message} {told.public_details or ''}"
+        raise FederationError(f"the SuperLink refuses: {clean(details or error.response.text)}") from None
+    except httpx.TransportError as error:
+        raise FederationError(f"the SuperLink on {host}:{port} is not reached: {clean(str(error))}") from None
+    finally:
+        client.close()
+
+
+def register(charter: FederationDirectory, key: Path, name: str) -> str:
+    """Register a site's public key; returns Flower's id of its node."""
+    with client_of(charter) as client:
+        request = RegisterNodeRequest(public_key=try_load_public_key(key), name=name)
+        return str(client.RegisterNode(request).node_id)
+
+
+def unregister(charter: FederationDirectory, node: str) -> str:
+    """Remove a node's key for good."""
+    with client_of(charter) as client:
+        client.UnregisterNode(UnregisterNodeRequest(node_id=int(node)))
+    return node
+
+
+def submit(charter: FederationDirectory) -> str:
+    """Start a Flower run for the rounds that are left; returns Flower's id of it."""
+    content = build_fab_from_disk(launch.write_app(charter))
+    fab = Fab(hashlib.sha256(content).hexdigest(), content, {})
+    with client_of(charter) as client:
+        response = client.StartRun(StartRunRequest(fab=fab_to_proto(fab)))
+    if not response.HasField("run_id"):
+        raise FederationError("the SuperLink did not start a run: see its log")
+    return str(response.run_id)
+
+
+def main(arguments: list[str]) -> int:
+    """One command."""
+    charter, verb, given = FederationDirectory(Path(arguments[0])), arguments[1], arguments[2:]
+    try:
+        if verb == "register":
+            found = register(charter, Path(given[0]), given[1])
+        elif verb == "unregister":
+            found = unregister(charter, given[0])
+        else:
+            found = submit(charter)
+    except ChaseError as error:
+        print(json.dumps({"error": str(error)}))
+        return 2
+    print(json.dumps({"value": found}))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
