@@ -12,7 +12,10 @@ from chase.acquisition.bald import Bald
 from chase.acquisition.coreset import CoreSet
 from chase.acquisition.entropy import Entropy
 from chase.acquisition.epistemic import EpistemicVariation, NumberClass, WithGlobalVariation
+from chase.acquisition.fairfal import FairFal
+from chase.acquisition.feal import Feal
 from chase.acquisition.hybrid import Hybrid
+from chase.acquisition.ifal import Ifal
 from chase.acquisition.ksas import Ksas
 from chase.acquisition.least_confidence import LeastConfidence
 from chase.acquisition.ll4al import LearningLoss
@@ -69,6 +72,9 @@ METHODS: dict[str, MethodEntry] = {
     "kafal": MethodEntry("ksas with the loss KCFU", Ksas, loss="kcfu"),
     "logo": MethodEntry("clusters of a local-only model, entropy of the global", LoGo),
     "logo-chase": MethodEntry("logo with the previous local model and plain features", LoGoChase),
+    "feal": MethodEntry("evidential uncertainty of both models, near neighbours passed over", Feal),
+    "fairfal": MethodEntry("equal quotas of pseudo-classes, then diverse gradients", FairFal),
+    "ifal": MethodEntry("disagreement of neighbours in local, global and distilled features", Ifal),
 }
 
 

@@ -24,8 +24,9 @@ from chase.learning.loss_prediction import from_extras, predict, with_taps
 from chase.models.layers import Dropout, MaskSource, seed_dropout
 from chase.models.net import Net, set_weights
 
-Which = Literal["local", "global", "before", "alone"]
-"""The client's last local model, the model just received, the local model before, and one trained here alone."""
+Which = Literal["local", "global", "before", "alone", "distilled"]
+"""The client's last local model, the model just received, the local model before, one trained here alone, and the local
+model distilled from the one received."""
 
 Floats = NDArray[np.float32]
 
@@ -38,8 +39,8 @@ class Models:
     weights: Mapping[Which, Weights]
     losses: Mapping[Which, Arrays] = field(default_factory=dict)
     """The loss-prediction module beside each of them."""
-    train_alone: Callable[[], tuple[Weights, int]] | None = None
-    """Trains a model on this client's labels alone -> weights and the forward passes outside training."""
+    trained: Mapping[Which, Callable[[], tuple[Weights, int]]] = field(default_factory=dict)
+    """Models that are trained when a strategy first reads them -> weights and the forward passes outside training."""
     seed: tuple[str | int, ...] = (0,)
     """Where the draws of stochastic passes are seeded."""
 
@@ -97,6 +98,11 @@ class PoolView:
         """Penultimate features of the labelled samples (labelled, width)."""
         return self._infer("features", which or self.model, self.labeled_ids)
 
+    def labeled_probs(self, which: Which | None = None) -> NDArray[np.float64]:
+        """Class probabilities of the labelled samples (labelled, classes)."""
+        outputs = self._infer("logits", which or self.model, self.labeled_ids)
+        return torch.from_numpy(outputs).double().softmax(dim=1).numpy()
+
     def predicted_losses(self, which: Which | None = None) -> Floats:
         """What the loss-prediction module expects of each candidate (candidates,)."""
         return self._infer("losses", which or self.model, self.ids)
@@ -131,8 +137,8 @@ class PoolView:
 
     def _load(self, which: Which) -> None:
         """Put the weights into the network."""
-        if which == "alone" and which not in self._weights and self._models.train_alone is not None:
-            self._weights[which], passes = self._models.train_alone()
+        if which not in self._weights and which in self._models.trained:
+            self._weights[which], passes = self._models.trained[which]()
             self.inferences += passes
             self._loaded = None
         if which not in self._weights:

@@ -18,6 +18,7 @@ from chase.core.pools import SampleIds, is_in
 from chase.core.randomness import rng
 from chase.core.weights import Arrays, Weights
 from chase.learning import training
+from chase.learning.distillation import Distillation
 from chase.learning.inference import logits
 from chase.learning.loss_prediction import loss_extras
 from chase.models.catalog import build
@@ -28,6 +29,8 @@ BEFORE = "before."
 """Prefix of the weights of the local model before the last, among a state's extras."""
 THOUGHTS = 3
 """How many classes a person is told that the model thought of."""
+DISTILLED, TEMPERATURE = 0.9, 4.0
+"""Weight of the teacher and temperature of a distilled model."""
 ALONE_UNTIL = 0.99
 """A local-only model is trained until it classifies this share of its labelled samples rightly."""
 
@@ -136,7 +139,10 @@ def models(context: ClientContext, state: ClientState, order: RoundOrder) -> Mod
         context.net,
         weights,
         losses,
-        train_alone=lambda: train_alone(context, state, order),
+        trained={
+            "alone": lambda: train_alone(context, state, order),
+            "distilled": lambda: train_distilled(context, state, order, local),
+        },
         seed=(order.seed, order.round, context.client),
     )
 
@@ -165,6 +171,32 @@ def train_alone(context: ClientContext, state: ClientState, order: RoundOrder) -
     plan = replace(training_plan(settings), epochs=settings.alone_epochs, mu=0.0, prox=0.0, stop_at=ALONE_UNTIL)
     outcome = training.train(context.net, job, plan)
     return get_weights(context.net), outcome.inferences
+
+
+def train_distilled(
+    context: ClientContext, state: ClientState, order: RoundOrder, local: Weights
+) -> tuple[Weights, int]:
+    """The local model trained on with the global one as its teacher, and the passes outside training."""
+    labeled = state.pools.labeled
+    if labeled.size == 0:
+        return local, 0
+    rows = context.samples.rows(labeled)
+    set_weights(context.net, order.weights)
+    teacher = logits(context.net, context.samples, rows)
+    set_weights(context.net, local)
+    job = training.TrainingTask(
+        samples=context.samples,
+        labeled_rows=rows,
+        labels=torch.from_numpy(state.labels_of(labeled)),
+        watched_rows=rows[:0],
+        alignment=None,
+        track=False,
+        seed=order.seed,
+        coordinates=("distilled", order.round, context.client),
+    )
+    plan = replace(training_plan(context.settings), mu=0.0, prox=0.0)
+    training.train(context.net, job, plan, Distillation(teacher, DISTILLED, TEMPERATURE))
+    return get_weights(context.net), int(labeled.size)
 
 
 def training_plan(settings: Settings) -> training.TrainingOptions:

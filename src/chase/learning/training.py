@@ -131,6 +131,8 @@ class Step:
     epoch: int
     """Counts from 0."""
     epochs: int
+    take: Tensor = field(default_factory=lambda: torch.empty(0, dtype=torch.int64))
+    """Positions of the step's batch among the labelled samples."""
 
     @property
     def last_epoch(self) -> bool:
@@ -407,9 +409,8 @@ def train(
     total = 0.0
     for epoch in range(plan.epochs):
         with watch.phase("train"):
-            step = Step(epoch, plan.epochs)
             for take in torch.split(torch.from_numpy(draw.permutation(size)), plan.batch_size):
-                total += stepper.step(take, step) * take.numel()
+                total += stepper.step(take, Step(epoch, plan.epochs, take)) * take.numel()
         if job.track:
             with watch.phase("track"):
                 history.append(stepper.predictions())

@@ -1,0 +1,99 @@
+"""IFAL: where neighbours in the features of three models disagree about a sample's class.
+
+Every labelled sample gives its class as a vote to its 250 nearest candidates (reverse nearest neighbours), once in the
+features of the local model (p_l), of the global model (p_g) and of a model distilled from the global one (p_kd: the
+local model trained on by 0.1 cross-entropy + 0.9 distillation at temperature 4). With W the distance of two
+distributions, D_l = W(p_l, p_kd) and D_g = W(p_g, p_kd):
+
+    U1 = max(D_g / D_l, D_l / D_g) * (D_g + D_l)          knowledge that one of the models lacks
+    U2 = W(p_l, softmax of the local model)               features and head disagree
+
+Candidates with U1 * U2 above Otsu's threshold stay; of each of ``budget`` clusters of them (k-means in local features)
+the highest is asked for. Where too few stay, the highest of the others follow.
+
+Departures: classes have no order, so W, the Wasserstein distance, is taken with distance 1 between any two classes:
+half the sum of absolute differences. A candidate without a vote counts as evenly spread over all classes.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from chase.acquisition.logo import best_of_clusters, clusters
+from chase.acquisition.strategy import PoolView, Scores
+from chase.core.pools import SampleIds
+
+Points = NDArray[np.floating]
+Probs = NDArray[np.float64]
+
+VOTES = 250
+"""Nearest candidates that a labelled sample votes for."""
+LITTLE = 1e-6
+"""Added to distances before they are divided."""
+CHUNK = 256
+
+
+def votes(features: Points, labeled_features: Points, labeled_classes: NDArray[np.int64], classes: int) -> Probs:
+    """Class shares among the labelled samples that have a candidate among their nearest (candidates, classes)."""
+    counts = np.zeros((features.shape[0], classes))
+    points = features.astype(np.float64)
+    square = (points**2).sum(axis=1)
+    k = min(VOTES, points.shape[0])
+    for start in range(0, labeled_classes.size, CHUNK):
+        some = labeled_features[start : start + CHUNK].astype(np.float64)
+        distance = square[None, :] - 2.0 * (some @ points.T)  # the labelled sample's own length changes no order
+        nearest = np.argpartition(distance, k - 1, axis=1)[:, :k]
+        given = np.repeat(labeled_classes[start : start + CHUNK], k)
+        np.add.at(counts, (nearest.reshape(-1), given), 1.0)
+    total = counts.sum(axis=1, keepdims=True)
+    return np.asarray(np.where(total > 0, counts / np.maximum(total, 1.0), 1.0 / classes))
+
+
+def distance(p: Probs, q: Probs) -> Scores:
+    """Half the sum of absolute differences of p, q (samples, classes) -> (samples,)."""
+    return np.asarray(0.5 * np.abs(p - q).sum(axis=1))
+
+
+def ifal(p_local: Probs, p_global: Probs, p_distilled: Probs, local_probs: Probs) -> Scores:
+    """U1 * U2 of class shares and local probabilities, all (samples, classes)."""
+    d_local, d_global = distance(p_local, p_distilled), distance(p_global, p_distilled)
+    ratio = (d_global + LITTLE) / (d_local + LITTLE)
+    return np.asarray(np.maximum(ratio, 1.0 / ratio) * (d_global + d_local) * distance(p_local, local_probs))
+
+
+def otsu(values: Scores) -> float:
+    """The value above which the upper of two groups begins: their means differ most, weighted by both sizes."""
+    ordered = np.sort(values)
+    below = np.arange(1, ordered.size)
+    sums = np.cumsum(ordered)
+    low, high = sums[:-1] / below, (sums[-1] - sums[:-1]) / (ordered.size - below)
+    between = below * (ordered.size - below) * (high - low) ** 2
+    return float(ordered[int(between.argmax())]) if between.size and between.max() > 0 else -np.inf
+
+
+class Ifal:
+    """Samples about which the neighbourhoods of three models disagree."""
+
+    needs: ClassVar[frozenset[str]] = frozenset({"local_model"})
+
+    def select(self, pool: PoolView, budget: int, rng: np.random.Generator) -> SampleIds:
+        """The highest of each cluster of the candidates above the threshold."""
+        if budget == 0 or len(pool) == 0:
+            return pool.ids[:0]
+        p_local, p_global, p_distilled = (
+            votes(pool.features(which), pool.labeled_features(which), pool.labeled_classes, pool.num_classes)
+            for which in ("local", "global", "distilled")
+        )
+        scores = ifal(p_local, p_global, p_distilled, pool.probs("local"))
+        return pool.ids[self.diverse(scores, pool.features("local"), min(budget, len(pool)), rng)]
+
+    def diverse(self, scores: Scores, features: Points, budget: int, rng: np.random.Generator) -> NDArray[np.int64]:
+        """Rows of ``budget`` candidates: by clusters above Otsu's threshold, else by rank."""
+        kept = np.flatnonzero(scores > otsu(scores))
+        if kept.size <= budget:
+            return np.lexsort((rng.random(scores.size), -scores))[:budget]
+        cluster = clusters(features[kept], budget, rng)
+        return kept[best_of_clusters(cluster, scores[kept], budget, rng)]

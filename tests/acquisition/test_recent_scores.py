@@ -1,0 +1,154 @@
+"""FEAL, FairFAL and IFAL on numbers worked by hand."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from chase.acquisition.fairfal import (
+    balanced_prediction,
+    gradient_k_centre,
+    pseudo_classes,
+    quotas,
+    trust_in_global,
+)
+from chase.acquisition.feal import apart, dirichlet_entropy, evidence, expected_entropy, feal, minmax
+from chase.acquisition.ifal import Ifal, distance, ifal, otsu, votes
+from chase.core.randomness import rng
+from chase.learning.distillation import Distillation
+from chase.learning.training import Step
+
+
+def test_evidence_is_the_positive_part_plus_one() -> None:
+    assert evidence(np.array([[-3.0, 0.0, 2.0]])).tolist() == [[1.0, 1.0, 3.0]]
+
+
+def test_expected_entropy_by_hand() -> None:
+    """Dir(1, 1): psi(3) - psi(2) = 1/2. Dir(2, 1): 2/3 (psi(4) - psi(3)) + 1/3 (psi(4) - psi(2)) = 2/9 + 5/18."""
+    assert expected_entropy(np.array([[1.0, 1.0], [2.0, 1.0]])) == pytest.approx([0.5, 2 / 9 + 5 / 18])
+
+
+def test_dirichlet_entropy_by_hand() -> None:
+    """Dir(1, 1) is uniform on [0, 1]: 0. Dir(1, 1, 1) on a triangle: -ln 2. Dir(2, 1) has density 2p: 1/2 - ln 2."""
+    assert dirichlet_entropy(np.array([[1.0, 1.0], [2.0, 1.0]])) == pytest.approx([0.0, 0.5 - math.log(2)])
+    assert dirichlet_entropy(np.ones((1, 3))) == pytest.approx([-math.log(2)])
+
+
+def test_feal_is_global_ignorance_times_both_uncertainties() -> None:
+    """Globally unknown (0, 0) is scaled to 1, (1, 0) to 0; the local model says (1, 0) and (0, 0)."""
+    glob, local = np.array([[0.0, 0.0], [1.0, 0.0]]), np.array([[1.0, 0.0], [0.0, 0.0]])
+    assert feal(glob, local) == pytest.approx([0.5 + 0.5, 0.0])
+    assert minmax(np.array([4.0, 4.0])).tolist() == [1.0, 1.0]
+
+
+def test_near_neighbours_of_a_chosen_sample_are_passed_over_and_fill_up_in_the_end() -> None:
+    """Rows 0 and 1 point almost the same way (cosine 0.995), row 2 another."""
+    features = np.array([[1.0, 0.0], [1.0, 0.1], [0.0, 1.0]])
+    order = np.array([0, 1, 2])
+    assert apart(order, features, 2).tolist() == [0, 2]
+    assert apart(order, features, 3).tolist() == [0, 2, 1]
+    assert apart(order, np.array([[1.0, 0.0], [1.0, 1.0], [0.0, 1.0]]), 2).tolist() == [0, 1]  # cosine 0.71
+
+
+def test_only_the_five_nearest_neighbours_count() -> None:
+    """Row 0 is chosen; row 6 is near it (cosine 0.98), but five others are nearer to row 6."""
+    angles = np.array([0.0, 0.20, 0.201, 0.202, 0.203, 0.204, 0.2])
+    features = np.stack([np.cos(angles), np.sin(angles)], axis=1)
+    assert apart(np.array([0, 6, 1, 2, 3, 4, 5]), features, 2).tolist() == [0, 6]
+    assert apart(np.array([0, 1]), features[[0, 6]], 1).tolist() == [0]
+
+
+def test_pseudo_classes_by_cosine_to_class_means_without_absent_classes() -> None:
+    """Class 0 lies along x, class 2 along y; (3, 1) is nearer in angle to x although far from both."""
+    labelled, classes = np.array([[1.0, 0.0], [3.0, 0.0], [0.0, 1.0]]), np.array([0, 0, 2])
+    assert pseudo_classes(np.array([[3.0, 1.0], [0.1, 0.2]]), labelled, classes).tolist() == [0, 2]
+    assert pseudo_classes(np.ones((2, 2)), labelled[:0], classes[:0]).tolist() == [0, 0]
+
+
+@pytest.mark.parametrize(
+    ("sizes", "labels", "budget", "places"),
+    [
+        ([9, 9, 9], [0, 0, 0], 6, [2, 2, 2]),
+        ([9, 9, 9], [5, 1, 3], 7, [2, 3, 2]),
+        ([1, 9, 0], [0, 0, 0], 6, [1, 5, 0]),
+        ([1, 2, 0], [0, 0, 0], 6, [1, 2, 0]),
+    ],
+)
+def test_the_budget_is_split_equally_as_far_as_the_pool_allows(
+    sizes: list[int], labels: list[int], budget: int, places: list[int]
+) -> None:
+    assert quotas(np.array(sizes), np.array(labels), budget, rng(0, "t")).tolist() == places
+
+
+def test_odd_places_of_equal_classes_go_to_the_seed() -> None:
+    equal = np.array([5, 5, 5])
+    found = {tuple(quotas(equal, np.zeros(3, int), 4, rng(seed, "t"))) for seed in range(20)}
+    assert found == {(2, 1, 1), (1, 2, 1), (1, 1, 2)}
+
+
+def test_trust_by_hand() -> None:
+    """Balanced: class 0 has two samples, class 2 one, each class counts half."""
+    probs = np.array([[0.8, 0.1, 0.1], [0.6, 0.2, 0.2], [0.2, 0.2, 0.6]])
+    pi = balanced_prediction(probs, np.array([0, 0, 2]))
+    assert pi == pytest.approx([0.45, 0.375])
+    # d = ((0.6 - 0.2) / 0.8 + (0.4 - 0.4) / 0.8) / 2 = 1/4; g = 0.4 / 0.6
+    assert trust_in_global(np.array([0.6, 0.4]), np.array([0.2, 0.4])) == pytest.approx(1 - (0.25 + 2 / 3) / 2)
+    assert trust_in_global(np.zeros(2), np.zeros(2)) == 1.0
+
+
+def test_gradient_k_centre_equals_the_distances_of_whole_gradients() -> None:
+    draw = rng(0, "t")
+    a, h = draw.normal(size=(7, 3)), draw.normal(size=(7, 4))
+    whole = np.einsum("nc,nd->ncd", a, h).reshape(7, 12)
+    centres, points = whole[:2], whole[2:]
+    distance_to = ((points[:, None] - centres) ** 2).sum(axis=2).min(axis=1)
+    first = int(distance_to.argmax())
+    second = int(np.minimum(distance_to, ((points - points[first]) ** 2).sum(axis=1)).argmax())
+    picked = gradient_k_centre(a[2:], h[2:], (a[:2], h[:2]), 2, rng(0, "t"))
+    assert picked.tolist() == [first, second]
+
+
+def test_votes_of_labelled_samples_for_their_nearest_candidates(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each votes for two of the candidates 0, 1, 2, 9: labelled at 0 (class 0), 2 (class 1) and 2.4 (class 1)."""
+    monkeypatch.setattr("chase.acquisition.ifal.VOTES", 2)
+    points, labelled = np.array([[0.0], [1.0], [2.0], [9.0]]), np.array([[0.0], [2.0], [2.4]])
+    found = votes(points, labelled, np.array([0, 1, 1]), 2)
+    assert found.tolist() == [[1.0, 0.0], [1 / 3, 2 / 3], [0.0, 1.0], [0.5, 0.5]]
+
+
+def test_ifal_by_hand() -> None:
+    """D_l = 0.5, D_g = 0.25: U1 = 2 * 0.75; U2 = 0.4. Where all agree the score is 0."""
+    p_l, p_g, p_kd = np.array([[1.0, 0.0]]), np.array([[0.25, 0.75]]), np.array([[0.5, 0.5]])
+    assert distance(p_l, p_kd) == pytest.approx([0.5])
+    assert ifal(p_l, p_g, p_kd, np.array([[0.6, 0.4]])) == pytest.approx([2 * 0.75 * 0.4], rel=1e-4)
+    assert ifal(p_l, p_l, p_l, p_l).tolist() == [0.0]
+
+
+def test_otsus_threshold_lies_between_two_groups() -> None:
+    values = np.array([0.1, 5.0, 0.2, 5.2, 0.0])
+    assert otsu(values) == 0.2
+    assert (values > otsu(values)).tolist() == [False, True, False, True, False]
+    assert otsu(np.zeros(4)) == -np.inf
+    assert otsu(np.array([1.0])) == -np.inf
+
+
+def test_ifal_takes_one_of_each_cluster_above_the_threshold() -> None:
+    scores = np.array([0.0, 0.0, 9.0, 8.0, 7.0, 9.5])
+    features = np.array([[0.0], [0.0], [1.0], [1.1], [5.0], [1.05]])
+    assert sorted(Ifal().diverse(scores, features, 2, rng(0, "t")).tolist()) == [4, 5]
+    assert sorted(Ifal().diverse(scores, features, 5, rng(0, "t")).tolist())[1:] == [2, 3, 4, 5]  # too few: by rank
+
+
+def test_distillation_by_hand() -> None:
+    """Student and teacher alike: only the labelled part is left; the positions of the batch pick the teacher's rows."""
+    outputs, y = torch.tensor([[2.0, 0.0]]), torch.tensor([1])
+    step = Step(0, 1, torch.tensor([1]))
+    same = Distillation(torch.tensor([[9.0, 9.0], [2.0, 0.0]]), 0.9, 4.0).loss(torch.nn.Identity(), outputs, y, step)
+    assert float(same) == pytest.approx(0.1 * math.log(1 + math.e**2), rel=1e-5)
+    other = Distillation(torch.tensor([[9.0, 9.0], [0.0, 0.0]]), 0.9, 4.0).loss(torch.nn.Identity(), outputs, y, step)
+    p = 1 / (1 + math.exp(-0.5))
+    soft = 16 * (0.5 * math.log(0.5 / p) + 0.5 * math.log(0.5 / (1 - p)))
+    assert float(other) == pytest.approx(0.1 * math.log(1 + math.e**2) + 0.9 * soft, rel=1e-5)
