@@ -23,11 +23,11 @@ from chase.data.resident import DataSet, Samples
 from chase.models.catalog import NetSpec, build
 from chase.models.net import get_weights
 from chase.run.checkpoint import Checkpoint
-from chase.run.experiment import net_spec, split_among_clients
+from chase.run.experiment import net_spec
 from chase.server.server import Server, new_start
 from chase.settings import Settings, from_mapping
 from chase.simulation.clients import SimulatedClients
-from chase.simulation.world import World
+from chase.simulation.world import World, split_among_clients
 
 SMALL = {
     "clients": 4,

@@ -10,9 +10,10 @@ from chase.annotation.behaviour import Behaviour
 from chase.core.errors import DataError, RunDirectoryError, SettingsError
 from chase.data.resident import DataSet
 from chase.report.runs import read_run
-from chase.run.experiment import Experiment, stop_reason
+from chase.run.experiment import Experiment
+from chase.run.metrics import stop_reason
 from chase.run.record import Record
-from chase.simulation.world import last_request
+from chase.simulation.world import PARTITIONS, last_request
 
 Lines = list[dict[str, Any]]
 
@@ -84,6 +85,30 @@ def test_a_directory_is_run_by_one_process_at_a_time(tmp_path: Path) -> None:
         other.run()
     assert len(Record.open(path).metrics) == 1
     assert len(other.run()) == 2
+
+
+def test_a_refused_resume_leaves_the_settings_of_a_live_run_as_they_are(tmp_path: Path) -> None:
+    path = tmp_path / "run"
+    Experiment.begin(small_settings(rounds=1), path).run()
+    before = (path / "settings.toml").read_bytes()
+    with Record.open(path).held(), pytest.raises(RunDirectoryError, match="is being run by another process"):
+        Experiment.resume(path, {"rounds": 5})
+    assert (path / "settings.toml").read_bytes() == before
+    (path / "coverage.json").write_text("{}")  # stands for data that has changed
+    with pytest.raises(RunDirectoryError, match="is not what it was"):
+        Experiment.resume(path, {"rounds": 5})
+    assert (path / "settings.toml").read_bytes() == before
+
+
+def test_the_data_is_divided_once_per_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[str] = []
+    divide = PARTITIONS["classes"]
+    monkeypatch.setitem(PARTITIONS, "classes", lambda *a: calls.append("divided") or divide(*a))
+    experiment = Experiment.begin(small_settings(rounds=1, partition="classes"), tmp_path / "run")
+    experiment.run()
+    assert calls == ["divided"]
+    Experiment.resume(tmp_path / "run", {"rounds": 2}).run()
+    assert calls == ["divided", "divided"]
 
 
 def test_a_line_of_metrics_says_what_it_must(digits: DataSet, tmp_path: Path) -> None:

@@ -9,11 +9,12 @@ import numpy as np
 import pytest
 from support import simulate, small_settings
 
+from chase.client.build import build_net
 from chase.core.pools import NAMES
 from chase.core.randomness import rng
 from chase.data.resident import DataSet
 from chase.models.net import get_weights
-from chase.run.experiment import make_net, split_among_clients
+from chase.simulation.world import split_among_clients
 
 COUNTS = {"labels", "inferences", "inferred_samples", "ev_sum", "ev_count", *(f"pool_{name}" for name in NAMES)}
 SECONDS = {"seconds_select", "seconds_teachers", "seconds_train", "seconds_track"}
@@ -74,7 +75,7 @@ def test_an_update_carries_weights_of_the_model_and_agreed_counts_only(
     strategy: str, digits: DataSet, tmp_path: Path
 ) -> None:
     settings = small_settings(strategy=strategy, rounds=3)
-    model = get_weights(make_net(settings, digits))
+    model = get_weights(build_net(settings, digits.train, digits.num_classes))
     story = simulate(settings, digits, tmp_path)
     assert len(story.updates) == 12
     for update in story.updates:

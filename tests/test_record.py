@@ -9,7 +9,8 @@ import pytest
 from support import small_settings
 
 from chase.core.errors import RunDirectoryError, SettingsError
-from chase.run.record import Record, read_jsonl, write_atomically, writing
+from chase.core.files import read_jsonl, write_atomically, writing
+from chase.run.record import Record, RunHeld
 
 
 @pytest.fixture
@@ -124,12 +125,12 @@ def test_metrics_that_do_not_reach_the_checkpoint_are_refused(record: Record) ->
 
 
 def test_rounds_may_change_and_what_decides_results_may_not(record: Record) -> None:
-    record.change({"rounds": 9})
+    record.keep(record.changed({"rounds": 9}))
     assert Record.open(record.path).settings.rounds == 9
     with pytest.raises(RunDirectoryError, match=r"was begun with lr = 0\.02, not 0\.5: start a new run"):
-        record.change({"lr": 0.5})
+        record.changed({"lr": 0.5})
     with pytest.raises(SettingsError, match="did you mean 'rounds'"):
-        record.change({"round": 9})
+        record.changed({"round": 9})
     assert Record.open(record.path).settings.lr == 0.02
 
 
@@ -145,3 +146,34 @@ def test_a_damaged_environment_file_is_named(record: Record, content: str) -> No
     (record.path / "environment.json").write_bytes(content.encode("latin-1"))
     with pytest.raises(RunDirectoryError, match=r"environment\.json cannot be read"):
         Record.open(record.path)
+
+
+def test_a_record_knows_its_kind_and_says_how_to_resume_it(tmp_path: Path) -> None:
+    simulation = Record.open(Record.create(tmp_path / "one", small_settings()).path)
+    federation = Record.open(Record.create(tmp_path / "fed" / "run", small_settings(), kind="federation").path)
+    simulation.expect("simulation")
+    federation.expect("federation")
+    with pytest.raises(RunDirectoryError, match=f"run of a simulation, .*`chase resume {tmp_path / 'one'}`"):
+        simulation.expect("federation")
+    with pytest.raises(RunDirectoryError, match=f"run of a federation, .*`chase federation run {tmp_path / 'fed'}`"):
+        federation.expect("simulation")
+    (tmp_path / "fed" / "loopback.json").write_text("{}")
+    with pytest.raises(RunDirectoryError, match="`chase federation up"):
+        federation.expect("simulation")
+
+
+def test_the_kind_of_a_directory_of_an_earlier_version_shows_by_what_is_in_it(record: Record) -> None:
+    environment = record.path / "environment.json"
+    environment.write_text(json.dumps({k: v for k, v in json.loads(environment.read_text()).items() if k != "kind"}))
+    assert Record.open(record.path).kind == "simulation"
+    (record.path / "events.jsonl").write_text("")
+    assert Record.open(record.path).kind == "federation"
+
+
+def test_settings_are_not_changed_while_another_process_runs_the_rounds(record: Record) -> None:
+    before = (record.path / "settings.toml").read_bytes()
+    other = Record.open(record.path)
+    with record.held(), pytest.raises(RunHeld, match=f"another process \\(process {os.getpid()}\\)"):
+        other.keep(other.changed({"rounds": 9}))
+    assert (record.path / "settings.toml").read_bytes() == before
+    assert other.settings.rounds != 9

@@ -8,10 +8,12 @@ import pytest
 
 from chase.cli.watching import spark, view
 from chase.core.errors import RunDirectoryError
-from chase.run.record import Record, read_jsonl
+from chase.core.files import locked, read_jsonl
+from chase.run.record import Record
 from chase.studies.catalog import find_study
-from chase.studies.job import failure_of, locked
+from chase.studies.job import failure_of
 from chase.studies.plan import Options, plan, write_plan
+from chase.studies.runner import held
 
 
 def test_bars_from_low_to_high() -> None:
@@ -66,14 +68,14 @@ def test_a_study_names_the_jobs_that_failed_and_says_whether_it_is_run(tmp_path:
     (tmp_path / "logs" / f"{stopped}.txt").write_text("a warning\n")
     for name in (failed, running):
         failure_of(tmp_path, name).write_text("the data is gone")
-    with locked(tmp_path / "locks" / running), locked(tmp_path / ".lock", False, "ablation"):
+    with locked(tmp_path / "locks" / running), held(tmp_path, "ablation"):
         lines, over = view(tmp_path)
-        with pytest.raises(RunDirectoryError, match="being run"), locked(tmp_path / ".lock", wait=False):
+        with pytest.raises(RunDirectoryError, match="being run"), held(tmp_path, "cost"):
             pass
     assert not over
     assert str(lines[0]).endswith("0/3 jobs, 0/18 rounds, 1 failed")
     assert [str(line) for line in lines[1:]] == ["  digits, ReCo · FedRandom · seed 0  failed: the data is gone"]
-    with locked(tmp_path / ".lock", by="cost"):  # another study in the same directory
+    with held(tmp_path, "cost"):  # another study in the same directory
         lines, over = view(tmp_path)
     assert str(lines[0]).endswith("2 failed, nobody is running it")
     assert not over

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import httpx
@@ -10,18 +13,19 @@ import pytest
 from support import small_settings
 
 from chase.core.errors import FederationError
+from chase.core.files import held_by
 from chase.federation.diary import Diary, events, state
 from chase.federation.ops import launch
-from chase.federation.ops.launch import AlreadyServed, Watch, only_server
+from chase.federation.ops.launch import Watch
 from chase.federation.ops.proxy import MOST_BYTES, FleetProxy
 from chase.federation.rules import FederationDirectory, Rules
-from chase.run.record import Record
+from chase.run.record import LOCK, Record, RunHeld
 
 
 @pytest.fixture
 def charter(tmp_path: Path) -> FederationDirectory:
     charter = FederationDirectory.create(tmp_path / "fed", Rules(), True, "127.0.0.1", 1)
-    Record.create(charter.run, small_settings())
+    Record.create(charter.run, small_settings(), kind="federation")
     return charter
 
 
@@ -36,11 +40,11 @@ def test_a_run_that_is_being_served_is_watched_and_not_submitted_again(
     charter: FederationDirectory, submitted: list[str]
 ) -> None:
     Diary(charter.run).show(phase="round", round=2)
-    with only_server(charter.run):
+    with Record.open(charter.run).held():
         watch = Watch(charter)
         watch.begin()
         assert watch.look() == "round"
-        with pytest.raises(AlreadyServed), only_server(charter.run, patience=0.2):
+        with pytest.raises(RunHeld, match=f"process {os.getpid()}"), Record.open(charter.run).held():
             pass
     assert submitted == []
     assert state(charter.run)["phase"] == "round"
@@ -50,13 +54,15 @@ def test_a_run_that_is_being_served_is_watched_and_not_submitted_again(
 
 
 def test_a_look_at_the_wrong_moment_does_not_keep_a_server_out(charter: FederationDirectory) -> None:
-    with (charter.run / "server.lock").open("a") as file:
-        launch.fcntl.flock(file, launch.fcntl.LOCK_SH)
-        with pytest.raises(AlreadyServed), only_server(charter.run, patience=0.1):
-            pass
-        launch.fcntl.flock(file, launch.fcntl.LOCK_UN)
-        with only_server(charter.run):
-            assert launch.server_lives(charter.run)
+    with ThreadPoolExecutor(1) as beside:
+        seen = beside.submit(lambda: [held_by(charter.run / LOCK) or time.sleep(0.002) for _ in range(100)])
+        while not seen.done():
+            with Record.open(charter.run).held():
+                pass
+    with Record.open(charter.run).held():
+        assert launch.server_lives(charter.run)
+        assert launch.server_pid(charter.run) == os.getpid()
+    assert not launch.server_lives(charter.run)
 
 
 def test_where_the_superlink_is_away_a_run_is_submitted_until_it_is_back(

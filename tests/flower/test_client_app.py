@@ -16,7 +16,7 @@ from site_room.sites import first_order, tiny_settings, tiny_site
 from chase import __version__
 from chase.core.errors import ClientError, DataError
 from chase.core.messages import RoundOrder
-from chase.federation.server import sent_settings
+from chase.federation.engine import sent_settings
 from chase.federation.transport import SiteMessage
 from chase.flower import client_app, codec
 from chase.settings import Settings

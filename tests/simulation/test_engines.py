@@ -19,12 +19,12 @@ from chase.core.weights import digest, read
 from chase.data import sources
 from chase.models.net import get_weights
 from chase.run.checkpoint import Checkpoint
-from chase.run.experiment import Experiment, split_among_clients
+from chase.run.experiment import Experiment
 from chase.server.server import Server
 from chase.settings import Settings, load
 from chase.simulation.inprocess import InProcess
 from chase.simulation.workers import WorkerFailed, Workers
-from chase.simulation.world import World
+from chase.simulation.world import World, split_among_clients
 
 
 def settings(**changes: Any) -> Settings:

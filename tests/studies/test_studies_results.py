@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from chase.core.errors import ChaseError
+from chase.core.files import read_jsonl
 from chase.report import charts
 from chase.report.runs import MethodRuns
 from chase.report.tables import NONE
 from chase.run.experiment import Experiment
-from chase.run.record import read_jsonl
 from chase.settings import load
 from chase.studies import paper
 from chase.studies.catalog import STUDIES, find_study

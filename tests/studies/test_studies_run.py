@@ -14,10 +14,10 @@ import pytest
 
 from chase.cli.studying import study
 from chase.core.errors import ChaseError
+from chase.core.files import locked, read_jsonl
 from chase.run.experiment import Experiment
-from chase.run.record import read_jsonl
 from chase.studies.catalog import find_study
-from chase.studies.job import is_done, locked
+from chase.studies.job import is_done
 from chase.studies.plan import Options, StudyPlan, plan, write_plan
 from chase.studies.runner import Progress, check, held, look, run_jobs, seconds_left
 
@@ -87,7 +87,7 @@ def test_killing_the_runner_ends_its_jobs_and_a_restart_goes_on(tmp_path: Path) 
     finally:
         runner.send_signal(signal.SIGKILL)
         runner.wait()
-    with locked(tmp_path / "locks" / work[1].name):  # granted once the orphaned job is gone
+    with locked(tmp_path / "locks" / work[1].name, wait=True):  # granted once the orphaned job is gone
         finished, cut = times(tmp_path)[work[0].name], len(read_jsonl(second))
     assert is_done(tmp_path, work[0])
     done = subprocess.run(command, capture_output=True, text=True, check=True, env={**os.environ, "COLUMNS": "200"})

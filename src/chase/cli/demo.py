@@ -14,11 +14,11 @@ from chase import settings as settings_room
 from chase.cli.progress import RunProgress
 from chase.cli.terminal import print_table
 from chase.core.errors import RunDirectoryError
+from chase.core.files import writing
 from chase.report import tables
 from chase.report.runs import MethodRuns, accuracy, by_method, find_runs
 from chase.report.tables import ReportTable
 from chase.run.experiment import Experiment
-from chase.run.record import writing
 
 STRATEGIES = ("chase", "random")
 SEEDS = (0, 1)

@@ -206,7 +206,8 @@ def run(directory: DirArg, change: SetOpt = None) -> None:
 
     charter = FederationDirectory(directory)
     if change:
-        Record.open(charter.run).change(settings_room.parse_changes(change))
+        record = Record.open(charter.run)
+        record.keep(record.changed(settings_room.parse_changes(change)))
     end_on_signals()
     watch, shown, said = Watch(charter), 0, ""
     try:

@@ -42,7 +42,7 @@ def show(
     s, done = run.settings, len(run.metrics)
     title = f"{s.get('strategy')} on {s.get('data')}, seed {run.seed}: {done} of {s.get('rounds')} rounds done"
     if not run.metrics:
-        print(f"{title}; go on with: chase resume {directory}")
+        print(f"{title}; resume with: {run.resume_command}")
         return
     print_table(tables.round_by_round(run, title=title))
     page = directory / "report.html"

@@ -19,7 +19,8 @@ from chase.home.page.serving import PORT, Address, bind
 from chase.report import tables
 from chase.report.runs import read_run
 from chase.run.comparison import is_comparison, method_changes, plan_arms, read_arms
-from chase.run.experiment import Experiment, stop_reason
+from chase.run.experiment import Experiment
+from chase.run.metrics import stop_reason
 from chase.settings import GROUPS
 
 PresetArg = Annotated[str, typer.Argument(help="A preset (see `chase list`) or the path of a TOML file.")]
@@ -128,7 +129,7 @@ def go(experiment: Experiment, as_json: bool, page_port: int = PORT) -> None:
 
             metrics = experiment.run(after_round)
     except KeyboardInterrupt:
-        progress.say(f"stopped; {experiment.saved_rounds} rounds are saved. Go on with: chase resume {record.path}")
+        progress.say(f"stopped; {experiment.saved_rounds} rounds are saved. Resume with: chase resume {record.path}")
         say_report(progress, record.path)
         raise typer.Exit(130) from None
     for note in experiment.notes:

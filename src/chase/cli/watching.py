@@ -14,10 +14,12 @@ from rich.text import Text
 
 from chase.cli.terminal import screen
 from chase.core.errors import RunDirectoryError
+from chase.core.files import held_by
 from chase.report.runs import RunData, is_run, read_run
 from chase.report.tables import NONE, duration, number
+from chase.run.record import LOCK
 from chase.settings import from_mapping
-from chase.studies.job import failure, held_by
+from chase.studies.job import failure
 from chase.studies.plan import StudyPlan, plans_in
 from chase.studies.results import has_ended
 
@@ -132,7 +134,8 @@ def study_lines(plan: StudyPlan) -> tuple[list[RenderableType], bool]:
     head = f"{bar:░<30}  {plan.study}: {len(done)}/{len(once)} jobs, {rounds}/{total} rounds"
     failed = {name: failure(plan.directory, name) for name in once if name not in done}
     count = sum(bool(why) for why in failed.values())
-    idle = bool(failed) and held_by(plan.directory / ".lock") not in (plan.study, "")
+    holder = held_by(plan.directory / LOCK)
+    idle = bool(failed) and (holder is None or holder.name not in (plan.study, ""))
     head += (f", {count} failed" if count else "") + (", nobody is running it" if idle else "")
     lines: list[RenderableType] = [Text(head)]
     for name, why in failed.items():

@@ -17,10 +17,10 @@ from torch import Tensor
 
 from chase import __version__
 from chase.core.errors import ChaseError
+from chase.core.files import write_atomically, writing
 from chase.core.weights import digest, to_bytes
 from chase.export import load_model
 from chase.export.trained import Trained
-from chase.run.record import write_atomically, writing
 
 Format = Literal["torchscript", "onnx", "weights"]
 TOLERANCE = 1e-5

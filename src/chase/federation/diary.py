@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from chase.run.record import read_jsonl, write_atomically, writing
+from chase.core.files import append_jsonl, read_jsonl, write_atomically
 
 
 class Diary:
@@ -20,8 +20,7 @@ class Diary:
     def note(self, round: int, what: str, site: str = "", why: str = "") -> None:
         """Add an event."""
         line = {"time": round_time(), "round": round, "site": site, "what": what, "why": why}
-        with writing(self._events), self._events.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(line) + "\n")
+        append_jsonl(self._events, [line])
 
     def show(self, **state: Any) -> None:
         """Replace the state if it has changed."""

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from chase.core.errors import FederationError, unknown
+from chase.core.files import write_atomically
 from chase.core.messages import ClientId
-from chase.run.record import write_atomically
 from chase.site.place import check_name
 
 WHERE = ("server", "sites", "both")

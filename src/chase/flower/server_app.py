@@ -6,19 +6,18 @@ from flwr.supercore.runtime import RuntimeHttpClient
 
 from chase.core.errors import ChaseError
 from chase.federation.diary import Diary
-from chase.federation.ops.launch import AlreadyServed, only_server
 from chase.federation.rules import FederationDirectory
-from chase.federation.server import FederationServer
+from chase.federation.run import run_federation
 from chase.flower.grid import FlowerTransport
+from chase.run.record import RunHeld
 
 
 def serve(charter: FederationDirectory, client: RuntimeHttpClient, run: int) -> None:
     """Hold the rounds that are left of a federation."""
     post = FlowerTransport(client, run, lambda: charter.roster, charter.rules.busy_limit, charter.most_answer)
     try:
-        with only_server(charter.run):
-            FederationServer(charter, post).run()
-    except AlreadyServed:
+        run_federation(charter, post)
+    except RunHeld:
         raise  # the state in the directory is the other's
     except ChaseError as error:
         diary = Diary(charter.run)

@@ -11,7 +11,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -22,6 +21,7 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 
 from chase.core.errors import LabelError
+from chase.core.files import write_atomically
 from chase.core.weights import to_bytes
 from chase.data.resident import KINDS
 from chase.home.history import Ledger
@@ -63,20 +63,7 @@ class HomeCard:
 
 def write_durably(path: Path, content: bytes) -> None:
     """Write a file so that a reader, a kill or a power cut sees the old content or the new, never a part."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        with temporary.open("wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-        directory = os.open(path.parent, os.O_RDONLY)
-        try:
-            os.fsync(directory)
-        finally:
-            os.close(directory)
-    except OSError as error:
-        raise LabelError(f"cannot write {path}: {error.strerror or error}") from error
+    write_atomically(path, content, durable=True, refusal=LabelError)
 
 
 class Home:

@@ -7,8 +7,8 @@ import io
 import re
 from pathlib import Path
 
+from chase.core.files import write_atomically
 from chase.report.tables import NONE, ReportTable
-from chase.run.record import write_atomically
 
 _ESCAPES = {
     "\\": r"\textbackslash{}",

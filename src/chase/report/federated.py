@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from chase.core.files import read_jsonl
 from chase.report import tables
 from chase.report.runs import MethodRuns, RunData
 from chase.report.sections import Section, html_table
-from chase.run.record import read_jsonl
 
 MOST = 200
 """Events shown; a longer history is in the run directory."""

@@ -8,6 +8,7 @@ from importlib.resources import files
 from pathlib import Path
 
 from chase import __version__
+from chase.core.files import write_atomically
 from chase.report.comparison_section import comparison_section
 from chase.report.coverage_section import coverage_section
 from chase.report.federated import federation_section
@@ -17,7 +18,6 @@ from chase.report.requests_section import requests_section
 from chase.report.runs import MethodRuns, RunData, alike, by_method, read_run
 from chase.report.sections import SECTIONS, Section
 from chase.report.table_files import tables_beside, write_report_tables
-from chase.run.record import write_atomically
 
 
 def page(title: str, lead: str, sections: Sequence[Section], links: Sequence[tuple[str, str]] = ()) -> str:

@@ -17,7 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from chase.core.errors import RunDirectoryError
-from chase.run.record import MAY_CHANGE, read_jsonl
+from chase.core.files import read_jsonl
+from chase.run.record import MAY_CHANGE, kind_of, resume_command
 from chase.settings import read_file
 
 Numbers = NDArray[np.float64]
@@ -47,6 +48,11 @@ class RunData:
     """The last round and its matrix (true classes, predicted classes)."""
     notes: Sequence[str] = ()
     """What the user should know of the run, such as classes that nobody holds."""
+
+    @property
+    def resume_command(self) -> str:
+        """What to type to go on with the run."""
+        return resume_command(self.path, kind_of(self.path, self.environment))
 
     @property
     def seed(self) -> int:
@@ -248,7 +254,7 @@ def find_runs(places: Sequence[Path]) -> list[RunData]:
     if not begun:
         raise RunDirectoryError(
             f"{', '.join(map(str, places))}: no round is finished yet, so there is nothing to report; "
-            f"go on with `chase resume {runs[0].path}`"
+            f"resume with `{runs[0].resume_command}`"
         )
     return begun
 

@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from chase.core.errors import CheckpointError
+from chase.core.files import write_atomically
 from chase.core.messages import FORMAT, ClientId
 from chase.core.weights import Array, Arrays, read, to_bytes
-from chase.run.record import write_atomically
 
 KEPT = 2
 

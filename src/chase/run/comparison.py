@@ -15,9 +15,11 @@ from pathlib import Path
 from typing import Any
 
 from chase.core.errors import RunDirectoryError, SettingsError
+from chase.core.files import write_atomically
 from chase.core.messages import FORMAT
-from chase.run.experiment import Experiment, stop_reason
-from chase.run.record import MAY_CHANGE, Record, check_unchanged, write_atomically
+from chase.run.experiment import Experiment
+from chase.run.metrics import stop_reason
+from chase.run.record import MAY_CHANGE, Record, check_unchanged
 from chase.settings import Settings, from_mapping
 
 PLAN = "comparison.json"

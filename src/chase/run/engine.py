@@ -1,4 +1,7 @@
-"""What every engine does: run the clients of a round, and evaluate a model."""
+"""What every engine does: have the clients of a round take their turns, and infer the test set.
+
+Engines: in this process, in worker processes, and the sites of a federation (``chase.federation.engine``).
+"""
 
 from __future__ import annotations
 
@@ -17,23 +20,29 @@ from chase.run.checkpoint import SavedFile
 class RoundResult:
     """What an engine returns of a round."""
 
+    orders: Mapping[ClientId, RoundOrder]
+    """The order that each update answers: this round's, or an earlier one where it came late."""
     updates: list[ClientUpdate] = field(default_factory=list)
+    """In the order of the clients' ids."""
     journal: list[dict[str, Any]] = field(default_factory=list)
+    """Lines for selections.jsonl; in simulation only."""
+    metrics: dict[str, Any] = field(default_factory=dict)
+    """What the engine adds to the round's line of metrics."""
 
 
 class Engine(Protocol):
     """Runs turns; results do not depend on which engine does it."""
 
     notes: list[str]
-    """What went wrong and was mended, for the user to read."""
+    """What went wrong and was dealt with, for the user to read."""
 
     @property
     def saved(self) -> Mapping[ClientId, SavedFile]:
-        """The file of every client that has had a turn."""
+        """The file of every client that has had a turn; none where clients keep their own."""
         ...
 
     def run_round(self, orders: Mapping[ClientId, RoundOrder]) -> RoundResult:
-        """One turn of every client that has an order; updates in the order of the ids."""
+        """One turn of every client that has an order and can be reached."""
         ...
 
     def test_logits(self, weights: Weights) -> Tensor:

@@ -15,16 +15,16 @@ import importlib
 import json
 import logging
 import os
-import shlex
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from textwrap import shorten
 from typing import Any, Protocol
 
 from chase.core.errors import LoggerError, SettingsError
-from chase.run.record import write_atomically
+from chase.core.files import write_atomically
+from chase.run.record import Record, resume_command
 from chase.settings import LOGGERS, Settings
 
 PLAIN = ("test_accuracy", "test_loss", "macro_f1", "labels", "inferences", "inferred_samples", "mean_ev", "seconds")
@@ -141,10 +141,11 @@ _MAKERS: dict[str, Callable[[Path, Settings], Logger]] = {"tensorboard": TensorB
 
 
 class Loggers:
-    """The loggers that the settings name, told of every round once."""
+    """The loggers that a run's settings name, told of every round once; closed at the end of a ``with`` block."""
 
-    def __init__(self, path: Path, settings: Settings, past: Sequence[Metrics]) -> None:
-        self._path, self._file = path, path / "logged.json"
+    def __init__(self, record: Record, notes: list[str]) -> None:
+        path, settings = record.path, record.settings
+        self._record, self._file, self._notes = record, path / "logged.json", notes
         self._told: dict[str, int] = json.loads(self._file.read_text(encoding="utf-8")) if self._file.is_file() else {}
         self._open: dict[str, Logger] = {}
         try:
@@ -153,11 +154,17 @@ class Loggers:
                     self._open[name] = _MAKERS[name](path, settings)
                 if self._open[name].new:
                     self._told.pop(name, None)
-            for metrics in past:
+            for metrics in record.metrics:
                 self(metrics)
         except BaseException:
             self.close()
             raise
+
+    def __enter__(self) -> Loggers:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
 
     def __call__(self, metrics: Metrics) -> None:
         """Tell of a round those who do not know it yet."""
@@ -178,22 +185,25 @@ class Loggers:
             raise
         except Exception as problem:  # a server that is away, a library that is half installed: anything may come
             self._open.pop(name, None)  # it is not asked again, not even to close
-            again = f"chase resume {shlex.quote(str(self._path))}"
-            raise LoggerError(
-                f"{name} could not log the run: {first_line(problem)}; mend that and type {again}, or go on without "
-                f"it: {again} --set 'log_to=[]' (a study: its command again with that --set)"
-            ) from problem
+            raise LoggerError(f"{name} could not log the run: {first_line(problem)}; {self._way_out()}") from problem
 
-    def close(self) -> list[str]:
-        """No more will come; what could not be closed is told in notes."""
-        notes = []
+    def _way_out(self) -> str:
+        again = resume_command(self._record.path, self._record.kind)
+        if self._record.kind == "federation":
+            return f"mend that, or leave it out of log_to in {self._record.path / 'settings.toml'}, and type {again}"
+        return (
+            f"mend that and type {again}, or go on without it: {again} --set 'log_to=[]' "
+            "(a study: its command again with that --set)"
+        )
+
+    def close(self) -> None:
+        """No more will come; what could not be closed is told in the notes."""
         for name, logger in self._open.items():
             try:
                 logger.close()
             except Exception as problem:  # every round was told: nothing is lost but the end mark
-                notes.append(f"{name} could not be closed: {first_line(problem)}")
+                self._notes.append(f"{name} could not be closed: {first_line(problem)}")
         self._open = {}
-        return notes
 
 
 def first_line(problem: Exception) -> str:

@@ -1,7 +1,8 @@
 """A run is a directory.
 
     settings.toml      resolved settings
-    environment.json   versions, source, machine, run id
+    environment.json   kind (simulation or federation), versions, source, machine, run id
+    .lock              held while rounds are run; beside it, .lock.holder says by which process
     model.json         the network, its classes and its input: enough to use the model without the data
     coverage.json      samples and initial labels by client and class (simulation only)
     metrics.jsonl      a line a round, flushed
@@ -16,77 +17,51 @@ whole checkpoint is cut off and done again, so a kill at any moment loses at mos
 
 from __future__ import annotations
 
-import errno
-import fcntl
-import gzip
 import json
 import os
 import secrets
+import shlex
 import shutil
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, cast, get_args
 
 from chase.core.errors import RunDirectoryError
+from chase.core.files import GLANCE, Held, append_jsonl, locked, read_jsonl, to_jsonl, write_atomically, writing
 from chase.core.provenance import provenance
 from chase.settings import Settings, from_mapping, read_file, to_toml
 
+RunKind = Literal["simulation", "federation"]
+"""Who takes the turns: clients simulated on this machine, or the sites of a federation."""
+LOCK = ".lock"
+"""Lock file of a run directory: held by whoever runs its rounds, simulation or server alike."""
 MAY_CHANGE = frozenset({"rounds", "target_accuracy", "total_budget", "data_dir", "engine", "workers", "wait", "log_to"})
 """Settings that a resumed run may change: what was computed so far stays as it is."""
 
 
-@contextmanager
-def writing(what: Path) -> Iterator[None]:
-    """Turn a full disk or a missing permission into one sentence."""
-    try:
-        yield
-    except OSError as error:
-        reasons = {
-            errno.ENOSPC: "no space is left on the disk: free some and resume",
-            errno.EDQUOT: "the disk quota is used up: free some space and resume",
-            errno.EACCES: "no permission to write there: choose another directory with --out",
-            errno.EROFS: "the file system is read-only: choose another directory with --out",
-        }
-        reason = reasons.get(error.errno or 0, error.strerror or str(error))
-        raise RunDirectoryError(f"cannot write {what}: {reason}") from error
-
-
-def write_atomically(path: Path, content: bytes) -> None:
-    """Write a file so that a reader, or a kill, sees the old content or the new, never a part."""
-    with writing(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-        try:
-            with temporary.open("wb") as file:
-                file.write(content)
-            temporary.replace(path)
-        except BaseException:  # a full disk must not stay full of halves
-            temporary.unlink(missing_ok=True)
-            raise
-
-
-def environment(run: str, settings: Settings) -> dict[str, Any]:
+def environment(run: str, kind: RunKind, settings: Settings) -> dict[str, Any]:
     """What a result depends on besides its settings."""
-    return {"run": run, **provenance(), "command": sys.argv, "settings": settings.model_dump()}
+    return {"run": run, "kind": kind, **provenance(), "command": sys.argv, "settings": settings.model_dump()}
 
 
-def read_jsonl(path: Path) -> list[dict[str, Any]]:
-    """The whole lines of a JSONL file, plain or with ``.gz`` after its name; a torn last line is left out."""
-    packed = path.with_name(f"{path.name}.gz")
-    if not path.exists() and not packed.exists():
-        return []
-    if not path.exists():
-        with gzip.open(packed, "rt", encoding="utf-8") as file:
-            return [json.loads(text) for text in file]
-    lines: list[dict[str, Any]] = []
-    for text in path.read_text(encoding="utf-8").splitlines():
-        try:
-            lines.append(json.loads(text))
-        except json.JSONDecodeError:
-            break
-    return lines
+def kind_of(path: Path, body: Mapping[str, Any] | None = None) -> RunKind:
+    """Who runs the rounds of a run directory; directories of earlier versions do not say, but a federation shows."""
+    said: Any = (body or {}).get("kind")
+    if said in get_args(RunKind):
+        return cast(RunKind, said)
+    of_sites = os.path.isfile(path / "events.jsonl") or os.path.isfile(path.parent / "federation.toml")
+    return "federation" if of_sites else "simulation"
+
+
+def resume_command(path: Path, kind: RunKind) -> str:
+    """What to type to go on with a run."""
+    if kind == "simulation":
+        return f"chase resume {shlex.quote(str(path))}"
+    home = path.parent
+    verb = "up" if os.path.isfile(home / "loopback.json") else "run"
+    return f"chase federation {verb} {shlex.quote(str(home))}"
 
 
 def check_unchanged(path: Path, before: Mapping[str, Any], settings: Settings) -> None:
@@ -99,25 +74,35 @@ def check_unchanged(path: Path, before: Mapping[str, Any], settings: Settings) -
             )
 
 
+class RunHeld(RunDirectoryError):
+    """Another process runs the rounds of the directory."""
+
+
 class Record:
     """Writes and reads one run directory."""
 
-    def __init__(self, path: Path, settings: Settings, run: str) -> None:
-        self.path, self.settings, self.run = path, settings, run
+    def __init__(self, path: Path, settings: Settings, run: str, kind: RunKind = "simulation") -> None:
+        self.path, self.settings, self.run, self.kind = path, settings, run, kind
 
     @classmethod
-    def create(cls, path: Path, settings: Settings, model: Mapping[str, Any] | None = None) -> Record:
+    def create(
+        cls,
+        path: Path,
+        settings: Settings,
+        model: Mapping[str, Any] | None = None,
+        kind: RunKind = "simulation",
+    ) -> Record:
         """A new run directory; one that holds a run already is refused, and a refusal leaves no directory behind."""
         run = secrets.token_hex(8)
         with writing(path):
             if (path / "settings.toml").exists():
                 raise RunDirectoryError(
-                    f"{path} holds a run already: go on with `chase resume {path}` or choose another --out"
+                    f"{path} holds a run already: go on with `{resume_command(path, kind)}` or choose another --out"
                 )
             new = not path.exists()
             path.mkdir(parents=True, exist_ok=True)
         try:
-            write_atomically(path / "environment.json", json.dumps(environment(run, settings), indent=2).encode())
+            write_atomically(path / "environment.json", json.dumps(environment(run, kind, settings), indent=2).encode())
             if model is not None:
                 write_atomically(path / "model.json", json.dumps(model, indent=2).encode())
             write_atomically(path / "settings.toml", to_toml(settings).encode())
@@ -125,11 +110,16 @@ class Record:
             if new:
                 shutil.rmtree(path, ignore_errors=True)
             raise
-        return cls(path, settings, run)
+        return cls(path, settings, run, kind)
 
     @classmethod
     def open(cls, path: Path) -> Record:
         """An existing run directory."""
+        if os.path.isfile(path / "federation.toml"):
+            raise RunDirectoryError(
+                f"{path} is the directory of a federation; its run is {path / 'run'}: "
+                f"resume it with `{resume_command(path / 'run', 'federation')}`"
+            )
         if not os.path.isfile(path / "settings.toml"):  # unlike Path.is_file, never raises
             hint = "it has no settings.toml" if os.path.exists(path) else "it does not exist"
             raise RunDirectoryError(f"{path} is not a run directory: {hint}; `chase run --out {path}` makes one")
@@ -140,28 +130,37 @@ class Record:
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise RunDirectoryError(f"{path}/environment.json cannot be read: {error}") from None
         check_unchanged(path, begun_with, settings)
-        return cls(path, settings, run)
+        return cls(path, settings, run, kind_of(path, around))
+
+    def expect(self, kind: RunKind) -> None:
+        """Refuse a record of the other kind, with the command that fits it."""
+        if self.kind != kind:
+            raise RunDirectoryError(
+                f"{self.path} is the run of a {self.kind}, not of a {kind}: "
+                f"resume it with `{resume_command(self.path, self.kind)}`"
+            )
 
     @contextmanager
-    def held(self) -> Iterator[None]:
+    def held(self, patience: float = GLANCE) -> Iterator[None]:
         """Held while rounds are run: a second process in the same directory is refused. A kill frees it."""
-        directory = os.open(self.path, os.O_RDONLY)
         try:
-            try:
-                fcntl.flock(directory, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise RunDirectoryError(
-                    f"{self.path} is being run by another process: watch it with `chase watch {self.path}`"
-                ) from None
-            yield
-        finally:
-            os.close(directory)
+            with locked(self.path / LOCK, patience=patience):
+                yield
+        except Held as error:
+            raise RunHeld(
+                f"{self.path} is being run by another process ({error.holder}): watch it with `chase watch {self.path}`"
+            ) from None
 
-    def change(self, changes: Mapping[str, Any]) -> None:
-        """Change settings that do not touch what was computed so far, such as ``rounds``."""
+    def changed(self, changes: Mapping[str, Any]) -> Settings:
+        """The settings with changes that do not touch what was computed so far, such as ``rounds``."""
         settings = from_mapping(self.settings.model_dump() | dict(changes)).resolved()
         check_unchanged(self.path, self.settings.model_dump(), settings)
-        write_atomically(self.path / "settings.toml", to_toml(settings).encode())
+        return settings
+
+    def keep(self, settings: Settings) -> None:
+        """Replace the settings; refused while another process runs the rounds."""
+        with self.held():
+            write_atomically(self.path / "settings.toml", to_toml(settings).encode())
         self.settings = settings
 
     @property
@@ -176,13 +175,8 @@ class Record:
 
     def append(self, metrics: Mapping[str, Any], selections: list[dict[str, Any]]) -> None:
         """Add a round's lines and flush them."""
-        self._append("selections.jsonl", selections)
-        self._append("metrics.jsonl", [dict(metrics)])
-
-    def _append(self, name: str, lines: list[dict[str, Any]]) -> None:
-        path = self.path / name
-        with writing(path), path.open("a", encoding="utf-8") as file:
-            file.writelines(json.dumps(line) + "\n" for line in lines)
+        append_jsonl(self.path / "selections.jsonl", selections)
+        append_jsonl(self.path / "metrics.jsonl", [metrics])
 
     def add_notes(self, notes: Sequence[str]) -> None:
         """Keep what the user should know of the run, for its report; what is there already is not repeated."""
@@ -202,7 +196,7 @@ class Record:
             )
         for name in ("metrics.jsonl", "selections.jsonl"):
             kept = [line for line in read_jsonl(self.path / name) if line["round"] <= round]
-            write_atomically(self.path / name, "".join(json.dumps(line) + "\n" for line in kept).encode())
+            write_atomically(self.path / name, to_jsonl(kept).encode())
 
     def remove(self) -> None:
         """Delete the directory."""

@@ -7,7 +7,7 @@ start, in which a client asks, and which are tracked.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -133,7 +133,7 @@ class Server:
             raise SettingsError(f"form = '{self.settings.form}' starts anew, so the server must know the network")
         return new_start(self._spec, self.settings, number)
 
-    def aggregate(self, orders: dict[ClientId, RoundOrder], updates: Sequence[ClientUpdate]) -> None:
+    def aggregate(self, orders: Mapping[ClientId, RoundOrder], updates: Sequence[ClientUpdate]) -> None:
         """Average the updates, weighted as ``client_weights`` says, in blocks of client ids, into the global model.
 
         A round without updates keeps the model; in isolation there is nothing to average.

@@ -32,7 +32,7 @@ class InProcess:
 
     def run_round(self, orders: Mapping[ClientId, RoundOrder]) -> RoundResult:
         """One turn of every client that has an order."""
-        result = RoundResult()
+        result = RoundResult(orders)
         for client in sorted(orders):
             turn, self._saved[client] = self._roster.take_turn(client, orders[client], self._saved.get(client))
             result.updates.append(turn.update)

@@ -130,7 +130,7 @@ class Workers:
             for client, order in orders.items()
         }
         self._run(list(tasks.values()))
-        result = RoundResult()
+        result = RoundResult(orders)
         for client in sorted(tasks):
             header, arrays = tasks[client].answer or ({}, {})
             weights, extras = part_of(arrays, "w."), part_of(arrays, "x.")

@@ -15,7 +15,6 @@ is finished when the site is next opened or changed.
 
 from __future__ import annotations
 
-import fcntl
 import json
 import re
 from collections.abc import Iterator, Mapping
@@ -30,6 +29,7 @@ from numpy.typing import NDArray
 
 from chase.client.state import ClientState
 from chase.core.errors import LabelError
+from chase.core.files import locked
 from chase.core.weights import Array, Arrays
 from chase.data.resident import Samples
 from chase.home.home import Home, write_durably
@@ -131,8 +131,7 @@ class Site:
 
         What another has changed meanwhile is read anew, what it was kept from finishing is finished.
         """
-        with (self.path / "turn.lock").open("a") as file:
-            fcntl.flock(file, fcntl.LOCK_EX)
+        with locked(self.path / "turn.lock", wait=True):
             self.card = read_card(self.path)
             finish(self.home)
             yield

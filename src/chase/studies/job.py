@@ -7,24 +7,20 @@ a second process from the same run directory.
 
 from __future__ import annotations
 
-import fcntl
 import os
 import sys
 import threading
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
-from typing import IO
 
-from chase.core.errors import ChaseError, RunDirectoryError
-from chase.run.experiment import Experiment, stop_reason
-from chase.run.record import MAY_CHANGE, read_jsonl
+from chase.core.errors import ChaseError
+from chase.core.files import held_by, locked, read_jsonl
+from chase.run.experiment import Experiment
+from chase.run.metrics import stop_reason
+from chase.run.record import LOCK, MAY_CHANGE
 from chase.studies.plan import StudyJob, read_plan
 
 ORPHANED = 3
-TRIES = 4
 
 
 def end_with_runner() -> None:
@@ -36,52 +32,6 @@ def end_with_runner() -> None:
         os._exit(ORPHANED)
 
     threading.Thread(target=wait, daemon=True).start()
-
-
-@contextmanager
-def locked(path: Path, wait: bool = True, by: str = "") -> Iterator[None]:
-    """Hold a lock file, which says by whom; without ``wait``, one that somebody holds is refused."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("a", encoding="utf-8") as file:
-        if wait:
-            fcntl.flock(file, fcntl.LOCK_EX)
-        elif not any(_taken(file) for _ in range(TRIES)):
-            raise RunDirectoryError(
-                f"a study is being run in {path.parent} already: watch it with `chase watch {path.parent}`"
-            )
-        file.truncate(0)
-        file.write(by)
-        file.flush()
-        yield
-
-
-def _taken(file: IO[str]) -> bool:
-    """Take the lock if it is free; waits a little if not, because ``is_locked`` holds it for a moment."""
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        time.sleep(0.05)
-        return False
-    return True
-
-
-def is_locked(path: Path) -> bool:
-    """Whether somebody holds the lock of a file or, as a run does, of a directory."""
-    if not path.exists():
-        return False
-    held = os.open(path, os.O_RDONLY)
-    try:
-        fcntl.flock(held, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    finally:
-        os.close(held)
-    return False
-
-
-def held_by(path: Path) -> str | None:
-    """Who holds a lock file, as it says ("" where it does not say); None where nobody does."""
-    return path.read_text(encoding="utf-8") if is_locked(path) else None
 
 
 def log_of(directory: Path, name: str) -> Path:
@@ -97,7 +47,8 @@ def failure_of(directory: Path, name: str) -> Path:
 def failure(directory: Path, name: str) -> str:
     """Why a job failed when it was last run; nothing where it did not, or is being run again."""
     path = failure_of(directory, name)
-    running = any(is_locked(place) for place in (directory / "locks" / name, directory / name))
+    locks = (directory / "locks" / name, directory / name / LOCK)
+    running = any(held_by(lock) is not None for lock in locks)
     return path.read_text(encoding="utf-8") if path.is_file() and not running else ""
 
 
@@ -135,7 +86,7 @@ def main() -> None:
     end_with_runner()
     plan, name = read_plan(Path(sys.argv[1])), sys.argv[2]
     job = next(job for job in plan.jobs if job.name == name)
-    with locked(plan.directory / "locks" / name):
+    with locked(plan.directory / "locks" / name, wait=True):
         experiment = open_job(plan.directory, job)
         if experiment is not None:
             experiment.run()

@@ -5,11 +5,11 @@ from __future__ import annotations
 from html import escape
 from pathlib import Path
 
+from chase.core.files import write_atomically
 from chase.report.comparison_section import findings_list
 from chase.report.html import page, sections_of
 from chase.report.sections import Section, grid, html_figure, html_table
 from chase.report.table_files import plain_tables, write_tables
-from chase.run.record import write_atomically
 from chase.studies.figures import FIGURES, across
 from chase.studies.findings import findings
 from chase.studies.results import SceneResult, StudyResult

@@ -16,8 +16,9 @@ from typing import Any
 
 from chase import settings as settings_room
 from chase.core.errors import RunDirectoryError, SettingsError, unknown
+from chase.core.files import write_atomically
 from chase.core.messages import FORMAT
-from chase.run.record import MAY_CHANGE, write_atomically
+from chase.run.record import MAY_CHANGE
 from chase.settings import Settings
 from chase.studies.study import Scene, Study, StudyPart
 

@@ -12,6 +12,7 @@ import re
 from pathlib import Path
 
 from chase.core.errors import RunDirectoryError
+from chase.core.files import read_jsonl, write_atomically
 from chase.report import charts, method_tables, plots
 from chase.report.comparison_section import difference_curves
 from chase.report.export import to_markdown, write_table
@@ -21,7 +22,6 @@ from chase.report.sections import round_numbers
 from chase.report.style import GRID, INK, PAPER
 from chase.report.table_files import SUFFIXES, remove_others
 from chase.report.tables import ReportTable, versions
-from chase.run.record import read_jsonl, write_atomically
 from chase.settings import from_mapping, presets, read_file, to_toml
 from chase.studies.figures import FIGURES, Drawing, across
 from chase.studies.findings import findings, unfinished

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from chase.core.errors import RunDirectoryError
 from chase.report.runs import MethodRuns, RunData, is_run, read_run
-from chase.run.experiment import stop_reason
+from chase.run.metrics import stop_reason
 from chase.settings import Settings
 from chase.studies.catalog import STUDIES
 from chase.studies.plan import StudyJob, StudyPlan, plans_in

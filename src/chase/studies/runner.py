@@ -11,15 +11,16 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from chase.core.errors import RunDirectoryError
-from chase.run.record import read_jsonl, write_atomically
+from chase.core.files import Held, locked, read_jsonl, write_atomically
+from chase.run.record import LOCK
 from chase.studies.estimate import seconds_a_round, seconds_to_start
-from chase.studies.job import failure_of, is_done, locked, log_of
+from chase.studies.job import failure_of, is_done, log_of
 from chase.studies.plan import StudyJob, StudyPlan
 
 POLL = 0.5
@@ -141,9 +142,16 @@ class Running:
             self.process.stdin.close()
 
 
-def held(directory: Path, study: str) -> AbstractContextManager[None]:
+@contextmanager
+def held(directory: Path, study: str) -> Iterator[None]:
     """A directory for one study at a time: its plan is written and its jobs are run by whoever holds it."""
-    return locked(directory / ".lock", wait=False, by=study)
+    try:
+        with locked(directory / LOCK, study):
+            yield
+    except Held as error:
+        raise RunDirectoryError(
+            f"a study is being run in {directory} already ({error.holder}): watch it with `chase watch {directory}`"
+        ) from None
 
 
 def run_jobs(

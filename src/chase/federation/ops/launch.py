@@ -6,7 +6,6 @@ reach it through a reverse proxy that passes ``/v1/fleet/`` and nothing else.
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import secrets
@@ -14,17 +13,17 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 
 from chase import __version__
 from chase.core.errors import FederationError
+from chase.core.files import held_by
 from chase.federation.diary import Diary, state
 from chase.federation.ops.keys import check_private, write_private
 from chase.federation.ops.processes import ProcessSpec
 from chase.federation.rules import FederationDirectory
-from chase.run.record import Record
+from chase.run.record import LOCK, Record
 
 AGAIN = 10.0
 """Seconds until a run that could not be submitted is submitted again."""
@@ -209,42 +208,17 @@ def submit(charter: FederationDirectory) -> str:
     return control(charter, "submit")
 
 
-class AlreadyServed(FederationError):
-    """Another process holds the server's side of a run."""
-
-
-@contextmanager
-def only_server(run: Path, patience: float = 5.0) -> Iterator[None]:
-    """Held by the server's side of a run while it lives: two at once are refused."""
-    until = time.monotonic() + patience  # a watcher that looks in this moment holds the lock for a moment
-    with (run / "server.lock").open("a") as file:
-        while True:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except OSError:
-                if time.monotonic() > until:
-                    raise AlreadyServed(f"{run} is being run by another process") from None
-                time.sleep(0.05)
-        file.truncate(0)
-        file.write(f"{os.getpid()}\n")
-        file.flush()
-        yield
-
-
 def server_pid(run: Path) -> int:
-    """The process that last held the server's side of a run."""
-    return int((run / "server.lock").read_text(encoding="utf-8"))
+    """The process that holds the server's side of a run."""
+    holder = held_by(run / LOCK)
+    if holder is None:
+        raise FederationError(f"{run} is not being run: no server holds it")
+    return holder.pid
 
 
 def server_lives(run: Path) -> bool:
     """Whether the server's side of a run is at work."""
-    with (run / "server.lock").open("a") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except OSError:
-            return True
-    return False
+    return held_by(run / LOCK) is not None
 
 
 class Hopeless(FederationError):

@@ -20,7 +20,7 @@ from types import FrameType
 from typing import Any
 
 from chase.core.errors import FederationError
-from chase.run.record import write_atomically
+from chase.core.files import write_atomically
 
 GRACE = 10.0
 """Seconds between asking a process to end and killing it."""

@@ -11,16 +11,17 @@ from pathlib import Path
 from string import ascii_lowercase
 
 from chase.core.errors import FederationError
+from chase.core.files import write_atomically
 from chase.data.resident import Kind
 from chase.data.texts import LETTERS
 from chase.federation.diary import Diary
+from chase.federation.engine import spec_of
 from chase.federation.ops import keys, launch
 from chase.federation.ops.processes import ProcessSpec, Supervisor
 from chase.federation.overview import page_log
 from chase.federation.rules import FederationDirectory, Rules
 from chase.models.card import ModelCard
-from chase.models.catalog import NetSpec
-from chase.run.record import Record, write_atomically
+from chase.run.record import Record
 from chase.settings import Settings
 from chase.simulation.world import load_data, split_among_clients
 from chase.site.agreement import Agreement, agreement_of
@@ -61,7 +62,7 @@ def found(
         keys.check_host(host)
     charter = FederationDirectory.create(path, rules, secure, "127.0.0.1", port or launch.free_port())
     write_atomically(path / "agreement.json", (agreement.to_json() + "\n").encode())
-    Record.create(charter.run, settings, model_card(settings, agreement).to_json())
+    Record.create(charter.run, settings, model_card(settings, agreement).to_json(), "federation")
     if secure:
         keys.server_certificate(path / "keys", list(dict.fromkeys([*hosts, "localhost", "127.0.0.1", "::1"])))
     launch.write_app(charter)
@@ -70,8 +71,7 @@ def found(
 
 def model_card(settings: Settings, agreement: Agreement) -> ModelCard:
     """What the model needs to be used without the sites' data."""
-    classes, vocabulary = len(agreement.classes), agreement.vocabulary
-    spec = NetSpec(settings.net, agreement.shape, classes, settings.dropout, vocabulary, settings.init)
+    spec = spec_of(settings, agreement)
     kind: Kind = "image" if agreement.kind == "image" else "text"
     letters = LETTERS if spec.vocabulary == len(LETTERS) else ""
     return ModelCard(spec, agreement.classes, kind, agreement.mean, agreement.std, letters)

@@ -1,0 +1,165 @@
+"""Files that are whole at every moment, lines of JSON, and the one lock.
+
+A file is replaced atomically: a reader, or a kill, sees the old content or the new. A lock is a file that the system
+frees when its holder ends, however it ends; beside it stands who holds it.
+"""
+
+from __future__ import annotations
+
+import errno
+import gzip
+import json
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psutil
+from filelock import FileLock, Timeout
+
+from chase.core.errors import ChaseError, RunDirectoryError
+
+GLANCE = 0.3
+"""Seconds within which a lock that only another observer holds becomes free."""
+POLL = 0.005
+
+
+@contextmanager
+def writing(what: Path, refusal: type[ChaseError] = RunDirectoryError) -> Iterator[None]:
+    """Turn a full disk or a missing permission into one sentence."""
+    try:
+        yield
+    except OSError as error:
+        reasons = {
+            errno.ENOSPC: "no space is left on the disk: free some and resume",
+            errno.EDQUOT: "the disk quota is used up: free some space and resume",
+            errno.EACCES: "no permission to write there: choose another directory with --out",
+            errno.EROFS: "the file system is read-only: choose another directory with --out",
+        }
+        reason = reasons.get(error.errno or 0, error.strerror or str(error))
+        raise refusal(f"cannot write {what}: {reason}") from error
+
+
+def write_atomically(
+    path: Path, content: bytes, *, durable: bool = False, refusal: type[ChaseError] = RunDirectoryError
+) -> None:
+    """Write a file so that a reader, or a kill, sees the old content or the new; ``durable``: a power cut too."""
+    with writing(path, refusal):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+        try:
+            with temporary.open("wb") as file:
+                file.write(content)
+                if durable:
+                    file.flush()
+                    os.fsync(file.fileno())
+            temporary.replace(path)
+        except BaseException:  # a full disk must not stay full of halves
+            temporary.unlink(missing_ok=True)
+            raise
+        if durable:
+            _sync_directory(path.parent)
+
+
+def _sync_directory(path: Path) -> None:
+    if os.name != "posix":  # elsewhere a directory cannot be opened
+        return
+    directory = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(directory)
+    finally:
+        os.close(directory)
+
+
+def to_jsonl(lines: Iterable[Mapping[str, Any]]) -> str:
+    """A line of JSON for each."""
+    return "".join(json.dumps(dict(line)) + "\n" for line in lines)
+
+
+def append_jsonl(path: Path, lines: Iterable[Mapping[str, Any]]) -> None:
+    """Add lines at the end of a file and flush them."""
+    with writing(path), path.open("a", encoding="utf-8") as file:
+        file.write(to_jsonl(lines))
+
+
+def read_jsonl(path: Path) -> list[dict[str, Any]]:
+    """The whole lines of a JSONL file, plain or with ``.gz`` after its name; a torn last line is left out."""
+    packed = path.with_name(f"{path.name}.gz")
+    if not path.exists() and not packed.exists():
+        return []
+    if not path.exists():
+        with gzip.open(packed, "rt", encoding="utf-8") as file:
+            return [json.loads(text) for text in file]
+    lines: list[dict[str, Any]] = []
+    for text in path.read_text(encoding="utf-8").splitlines():
+        try:
+            lines.append(json.loads(text))
+        except json.JSONDecodeError:
+            break
+    return lines
+
+
+@dataclass(frozen=True)
+class LockHolder:
+    """Who holds a lock, as they wrote beside it."""
+
+    pid: int
+    name: str = ""
+
+    def __str__(self) -> str:
+        return f"process {self.pid}" if self.pid else "another process"
+
+
+class Held(ChaseError):
+    """Somebody else holds the lock."""
+
+    def __init__(self, path: Path, holder: LockHolder) -> None:
+        self.holder = holder
+        super().__init__(f"{path} is held by {holder}")
+
+
+@contextmanager
+def locked(path: Path, name: str = "", *, wait: bool = False, patience: float = GLANCE) -> Iterator[None]:
+    """Hold the lock file ``path``, under a name where one helps; raises ``Held`` if it is taken.
+
+    With ``wait``, wait until it is free. A kill frees it.
+    """
+    with writing(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        lock = FileLock(path, timeout=-1 if wait else patience, poll_interval=POLL)
+        try:
+            lock.acquire()
+        except Timeout:
+            raise Held(path, _holder(path)) from None
+    try:
+        write_atomically(_holder_file(path), json.dumps({"pid": os.getpid(), "name": name}).encode())
+        yield
+    finally:
+        lock.release()
+
+
+def held_by(path: Path) -> LockHolder | None:
+    """Who holds a lock file; None where nobody does."""
+    if not path.exists():
+        return None
+    try:
+        with FileLock(path, timeout=GLANCE, poll_interval=POLL):
+            return None
+    except Timeout:
+        return _holder(path)
+    except PermissionError:  # of another user: all that can be seen is whether the last holder still runs
+        last = _holder(path)
+        return last if last.pid and psutil.pid_exists(last.pid) else None
+
+
+def _holder_file(path: Path) -> Path:
+    return path.with_name(f"{path.name}.holder")
+
+
+def _holder(path: Path) -> LockHolder:
+    try:
+        return LockHolder(**json.loads(_holder_file(path).read_text(encoding="utf-8")))
+    except (OSError, ValueError, TypeError):
+        return LockHolder(0)

@@ -1,0 +1,170 @@
+"""The sites of a federation as an engine: turns go over a transport; who is late, busy or away is dealt with."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from chase.client.build import build_net
+from chase.core.errors import FederationError
+from chase.core.messages import ClientId, RoundOrder
+from chase.core.weights import Weights
+from chase.data.options import DataOptions
+from chase.data.resident import DataSet
+from chase.federation.diary import Diary
+from chase.federation.members import Members
+from chase.federation.rounds import Rounds
+from chase.federation.rules import FederationDirectory
+from chase.federation.transport import SiteMessage, Transport
+from chase.learning.inference import logits
+from chase.models.catalog import NetSpec
+from chase.models.net import set_weights
+from chase.run.checkpoint import SavedFile
+from chase.run.engine import RoundResult
+from chase.run.metrics import Metrics
+from chase.run.scoring import TestSet
+from chase.settings import Settings
+from chase.simulation.world import load_data
+from chase.site.agreement import Agreement, agreement_of
+
+LOCAL = frozenset({"init_weights", "engine", "workers", "device", "log_to", "annotator", "page_client", "wait"})
+LOCAL |= {"data", "test_limit", *(field.name for field in fields(DataOptions))}
+"""Settings that are each side's own business and are not sent."""
+
+
+def sent_settings(settings: Settings) -> dict[str, Any]:
+    """The settings that go to the sites."""
+    return {key: value for key, value in settings.model_dump().items() if key not in LOCAL}
+
+
+class FederationEngine:
+    """Has the sites take their turns; each keeps its own state."""
+
+    def __init__(
+        self,
+        charter: FederationDirectory,
+        settings: Settings,
+        post: Transport,
+        diary: Diary,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._charter, self._settings, self._rules, self._diary = charter, settings, charter.rules, diary
+        self._clock, self._sleep = clock, sleep
+        agreement = Agreement.from_json(read_text(charter.path / "agreement.json"))
+        self.spec = spec_of(settings, agreement)
+        self.data = server_data(charter, settings, agreement) if self._rules.at_server else None
+        self._header = {"settings": sent_settings(settings), "agreement": agreement.digest()}
+        offer = {"settings": sent_settings(settings), "agreement": agreement.to_json()}
+        self._members = Members(post, lambda: charter.roster, offer, diary, clock, charter.secure, self._rules.at_once)
+        self._rounds = Rounds(post, self._members, self._rules, diary, self._order_header, clock, sleep)
+        self._round = 0
+        self.notes: list[str] = []
+
+    @property
+    def saved(self) -> Mapping[ClientId, SavedFile]:
+        """None: a site's state never leaves it."""
+        return {}
+
+    def gather(self, done: int) -> None:
+        """Before the first round: wait for all sites on the list, or after a while for a quorum."""
+        began = self._clock()
+        while True:
+            self._members.look(done)
+            wanted, here = len(self._charter.roster.active), self._members.here()
+            ready = dict.fromkeys((self._members.names[c] for c in sorted(here)), "ready")
+            refused = dict.fromkeys(self._members.refused, "refused")
+            self._diary.show(phase="gathering", round=done, sites=ready | refused)
+            patient = self._clock() - began < self._rules.join
+            if here and (len(here) >= wanted or (not patient and len(here) >= self._rounds.quorum(wanted))):
+                return
+            self._sleep(self._rules.poll)
+
+    def run_round(self, orders: Mapping[ClientId, RoundOrder]) -> RoundResult:
+        """One turn of the sites that have an order, as far as the rules wait for them."""
+        wanted = self._for_members(orders)
+        self._round = next(iter(wanted.values())).round if wanted else self._round + 1
+        outcome = self._rounds.hold(wanted)
+        updates = [outcome.updates[client] for client in sorted(outcome.updates)]
+        return RoundResult(outcome.orders, updates, metrics=outcome.as_metrics())
+
+    def _for_members(self, orders: Mapping[ClientId, RoundOrder]) -> dict[ClientId, RoundOrder]:
+        """Orders for the sites on the list; one that was admitted beyond ``clients`` always takes part."""
+        numbers = sorted(m.number for m in self._charter.roster.active)
+        wanted = {n: orders[n] for n in numbers if n in orders}
+        if orders:
+            order = next(iter(orders.values()))
+            wanted |= {n: order for n in numbers if n >= self._settings.clients}
+        return wanted
+
+    def _order_header(self, client: ClientId) -> dict[str, object]:
+        return {**self._header, "number": client}
+
+    def test_logits(self, weights: Weights) -> Tensor:
+        """Outputs on the server's test set."""
+        if self.data is None:
+            raise FederationError('the server has no test set: set evaluate = "sites"')
+        net = build_net(self._settings, self.data.test, self.data.num_classes)
+        set_weights(net, weights)
+        return logits(net, self.data.test, torch.arange(len(self.data.test)))
+
+    @property
+    def test_set(self) -> TestSet | None:
+        """The server's test set, where the rules say that it scores the model."""
+        if self.data is None:
+            return None
+        return TestSet(self.test_logits, self.data.test_labels, self.data.num_classes)
+
+    @property
+    def score_at_sites(self) -> Callable[[Weights], Metrics] | None:
+        """How the sites score the model, where the rules say that they do."""
+        return self._site_scores if self._rules.at_sites else None
+
+    def _site_scores(self, weights: Weights) -> Metrics:
+        """Correct and counted samples of the sites' held-out parts: all that they tell of them."""
+
+        def letter(client: ClientId) -> SiteMessage:
+            return SiteMessage(self._members.nodes[client], "tally", self._order_header(client), weights=weights)
+
+        sums = self._rounds.tallies(self._round, letter, self._rules.deadline)
+        accuracy = sums.correct / sums.count if sums.count else None
+        found: Metrics = {"site_accuracy": accuracy, "site_correct": sums.correct, "site_count": sums.count}
+        return found if self._rules.at_server else found | {"test_accuracy": accuracy}
+
+    def processor_seconds(self) -> float:
+        """None beside this process's own; the sites' are their own business."""
+        return 0.0
+
+    def close(self) -> None:
+        """Nothing to end: the sites stay."""
+
+
+def spec_of(settings: Settings, agreed: Agreement) -> NetSpec:
+    """How to build the network that the sites agreed on."""
+    classes, vocabulary = len(agreed.classes), agreed.vocabulary
+    return NetSpec(settings.net, agreed.shape, classes, settings.dropout, vocabulary, settings.init)
+
+
+def server_data(charter: FederationDirectory, settings: Settings, agreement: Agreement) -> DataSet:
+    """The data set whose test part the server scores the model on; one that does not match the sites is refused."""
+    data = load_data(settings)
+    if agreement_of(settings, data.test, data.classes) != agreement:
+        raise FederationError(
+            f"the test set '{data.name}' does not fit {charter.path}/agreement.json: "
+            'give one that does, or set evaluate = "sites"'
+        )
+    return data
+
+
+def read_text(path: Path) -> str:
+    """A text file of the federation's directory."""
+    try:
+        return path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise FederationError(f"cannot read {path}: {error.strerror or error}") from None

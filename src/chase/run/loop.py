@@ -1,0 +1,100 @@
+"""THE loop: orders out, updates in, aggregate, evaluate, record. Simulations and federations both run it.
+
+What differs between them is the engine (who takes the turns) and the evaluation (who has a test set).
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import torch
+
+from chase.core.errors import CheckpointError
+from chase.core.files import write_atomically
+from chase.core.messages import ClientId
+from chase.core.timing import Stopwatch
+from chase.models.catalog import NetSpec
+from chase.run.checkpoint import Checkpoint, SavedFile
+from chase.run.engine import Engine
+from chase.run.loggers import Loggers
+from chase.run.metrics import Metrics, asked_classes, round_metrics, seconds, stop_reason
+from chase.run.record import Record
+from chase.run.scoring import Evaluation
+from chase.server.server import Server, new_start
+
+OnRound = Callable[[Metrics], None]
+
+
+def run_rounds(
+    engine: Engine,
+    server: Server,
+    evaluate: Evaluation,
+    record: Record,
+    checkpoint: Checkpoint,
+    loggers: Loggers,
+    on_round: OnRound = lambda metrics: None,
+) -> list[Metrics]:
+    """All rounds that are left; returns the metrics of every round."""
+    settings, past = record.settings, record.metrics
+    for round in range(len(past) + 1, settings.rounds + 1):
+        if stop_reason(settings, past[-1:]):
+            break
+        start, used, watch = time.perf_counter(), processor_seconds(engine), Stopwatch()
+        orders = server.orders(round)
+        with watch.phase("clients"):
+            result = engine.run_round(orders)
+        with watch.phase("aggregate"):
+            server.aggregate(result.orders, result.updates)
+        metrics = round_metrics(round, result.updates, past[-1] if past else None) | result.metrics
+        metrics |= {"largest_share": server.largest_share, "asked_classes": asked_classes(result.journal)}
+        with watch.phase("evaluate"):
+            metrics |= evaluate(metrics, server.weights, result.updates, past)
+        metrics |= seconds(result.updates, watch, start)
+        metrics["seconds_processor"] = processor_seconds(engine) - used
+        record.append(metrics, result.journal)
+        checkpoint.commit(round, server.to_arrays(), engine.saved)
+        past.append(metrics)
+        loggers(metrics)
+        on_round(metrics)
+    matrix = evaluate.confusion(server.weights) if past else None
+    if matrix is not None:
+        body = {"round": past[-1]["round"], "matrix": matrix}
+        write_atomically(record.path / "confusion.json", json.dumps(body).encode())
+    return past
+
+
+def processor_seconds(engine: Engine) -> float:
+    """Processor seconds of this process and the engine's so far: what a run costs, however busy the machine is."""
+    return time.process_time() + engine.processor_seconds()
+
+
+@dataclass(frozen=True)
+class Restored:
+    """A run as its last whole checkpoint left it, or as it begins."""
+
+    server: Server
+    checkpoint: Checkpoint
+    clients: Mapping[ClientId, SavedFile]
+    """The files of the clients that have had a turn."""
+    done: int
+    problems: list[str]
+    """What was wrong with newer checkpoints."""
+
+
+def restore(record: Record, spec: NetSpec) -> Restored:
+    """The state to run the next round from; lines of rounds after it are cut off and done again."""
+    torch.set_num_threads(1)
+    settings, checkpoint = record.settings, Checkpoint(record.path / "checkpoint")
+    manifest, problems = checkpoint.latest()
+    first = new_start(spec, settings)
+    server = Server(record.run, settings, first.weights, first.extras, spec)
+    if manifest is not None:
+        server.restore(checkpoint.read_arrays(manifest.server))
+    if server.weights.keys() != first.weights.keys():
+        raise CheckpointError(f"{checkpoint.path} holds weights of another network than '{settings.net}'")
+    done = 0 if manifest is None else manifest.round
+    record.cut_after(done)
+    return Restored(server, checkpoint, {} if manifest is None else manifest.clients, done, problems)

@@ -1,0 +1,78 @@
+"""What a line of ``metrics.jsonl`` says of a round, and when a run ends by it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from chase.core.messages import ClientUpdate
+from chase.core.pools import NAMES
+from chase.core.timing import Stopwatch
+from chase.settings import Settings
+
+Metrics = dict[str, Any]
+
+
+def stop_reason(settings: Settings, last: Sequence[Metrics]) -> str:
+    """Why a run ends after these metrics, or nothing."""
+    if not last:
+        return ""
+    metrics = last[-1]
+    if settings.target_accuracy and (metrics["test_accuracy"] or 0) >= settings.target_accuracy:
+        return f"target accuracy {settings.target_accuracy:.1%} reached"
+    if settings.total_budget and metrics["labels"] >= settings.total_budget:
+        return f"total budget of {settings.total_budget} labels spent"
+    return f"all {settings.rounds} rounds done" if metrics["round"] >= settings.rounds else ""
+
+
+def round_metrics(round: int, updates: Sequence[ClientUpdate], before: Metrics | None) -> Metrics:
+    """The counts of a line. Clients that sat out keep their last counts."""
+    clients: dict[str, dict[str, float]] = dict(before["clients"]) if before else {}
+    for update in updates:
+        kept = {name: update.metrics[f"pool_{name}"] for name in NAMES}
+        clients[str(update.client)] = kept | {"labels": update.metrics["labels"]}
+
+    def mean_over(what: str) -> float | None:
+        count = sum(u.metrics.get(f"{what}_count", 0.0) for u in updates)
+        return sum(u.metrics.get(f"{what}_sum", 0.0) for u in updates) / count if count else None
+
+    took_part = max(1, len(updates))
+    picks, ranked, by_chance = (
+        int(sum(u.metrics.get(name, 0.0) for u in updates)) for name in ("picks", "ranked_picks", "chance_picks")
+    )
+    return {
+        "round": round,
+        "labels": int(sum(c["labels"] for c in clients.values())),
+        "inferences": int(sum(u.metrics["inferences"] for u in updates)),
+        "observed_inferences": int(sum(u.metrics.get("observed_inferences", 0) for u in updates)),
+        "inferred_samples": sum(u.metrics["inferred_samples"] for u in updates) / took_part,
+        "mean_ev": mean_over("ev"),
+        "observed_ev": mean_over("observed_ev"),
+        "picks": picks,
+        "picks_by_chance": by_chance if ranked else None,
+        "pools": {name: int(sum(c[name] for c in clients.values())) for name in NAMES},
+        "took_part": len(updates),
+        "clients": clients,
+    }
+
+
+def asked_classes(journal: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, int]]:
+    """Labels that were asked for and answered in a round: how many of each class by client (in simulation only)."""
+    counts: dict[str, dict[str, int]] = {}
+    for line in journal:
+        if line["label"] is not None:
+            own = counts.setdefault(str(line["client"]), {})
+            own[str(line["label"])] = own.get(str(line["label"]), 0) + 1
+    return counts
+
+
+def seconds(updates: Sequence[ClientUpdate], watch: Stopwatch, start: float) -> Metrics:
+    """Wall-clock seconds of the round, and by phase: the clients' phases added up over all clients."""
+    phases: dict[str, float] = {}
+    for update in updates:
+        for key, value in update.metrics.items():
+            if key.startswith("seconds_"):
+                phases[key.removeprefix("seconds_")] = phases.get(key.removeprefix("seconds_"), 0.0) + value
+    phases |= {phase: watch.seconds[phase] for phase in ("clients", "aggregate", "evaluate")}
+    return {"seconds": time.perf_counter() - start, "seconds_by_phase": phases}

@@ -1,0 +1,79 @@
+"""When a run's model is scored, and on what."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+
+from chase.core.messages import ClientUpdate
+from chase.core.weights import Weights
+from chase.run.metrics import Metrics
+from chase.server.evaluation import SCORE_NAMES, confusion, mean_scores, score, score_metrics
+from chase.settings import Settings
+
+
+@dataclass(frozen=True)
+class TestSet:
+    """A labelled test set, and how to infer it."""
+
+    __test__ = False  # not a test of pytest's
+
+    outputs: Callable[[Weights], Tensor]
+    """Weights of a model -> its outputs on the whole test set (samples, classes)."""
+    labels: NDArray[np.int64]
+    num_classes: int
+
+    def scores(self, weights: Weights) -> Metrics:
+        """The scores of a model under their names in a line of metrics."""
+        return score_metrics(score(self.outputs(weights), self.labels, self.num_classes))
+
+    def confusion(self, weights: Weights) -> list[list[int]]:
+        """How many test samples of each class (rows) the model takes for each class (columns)."""
+        table: list[list[int]] = confusion(self.outputs(weights), self.labels, self.num_classes).tolist()
+        return table
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """Scores the global model, or each isolated one, every ``eval_every`` rounds and whenever the run may end."""
+
+    settings: Settings
+    test: TestSet | None
+    elsewhere: Callable[[Weights], Metrics] | None = None
+    """Scores from other sources, such as the sites' held-out parts."""
+
+    def __call__(
+        self, metrics: Metrics, weights: Weights, updates: Sequence[ClientUpdate], past: list[Metrics]
+    ) -> Metrics:
+        """The scores that belong into the line ``metrics``; None for each in a round that is not evaluated."""
+        settings = self.settings
+        spent = settings.total_budget and metrics["labels"] >= settings.total_budget
+        due = metrics["round"] % settings.eval_every == 0 or metrics["round"] == settings.rounds or bool(spent)
+        if settings.form == "isolated":
+            return self._isolated(due, weights, updates, past)
+        return self._scores(weights) if due else dict.fromkeys(SCORE_NAMES)
+
+    def _scores(self, weights: Weights) -> Metrics:
+        found: Metrics = dict.fromkeys(SCORE_NAMES) if self.test is None else self.test.scores(weights)
+        return found if self.elsewhere is None else found | self.elsewhere(weights)
+
+    def _isolated(self, due: bool, start: Weights, updates: Sequence[ClientUpdate], past: list[Metrics]) -> Metrics:
+        """The mean over the clients' own models; one that has not trained yet has the starting weights."""
+        known: dict[str, Metrics] = dict(past[-1]["client_scores"]) if past else {}
+        if due or len(updates) < self.settings.clients:
+            known |= {str(u.client): self._scores(u.weights) for u in updates}
+        if due and len(known) < self.settings.clients:
+            untrained = self._scores(start)
+            known = {str(c): known.get(str(c), untrained) for c in range(self.settings.clients)}
+        scores = mean_scores(list(known.values())) if due else dict.fromkeys(SCORE_NAMES)
+        return scores | {"client_scores": known}
+
+    def confusion(self, weights: Weights) -> list[list[int]] | None:
+        """What the last global model takes each class for, where there is a test set; isolated clients have no such."""
+        if self.test is None or self.settings.form == "isolated":
+            return None
+        return self.test.confusion(weights)
