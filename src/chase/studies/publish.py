@@ -25,14 +25,17 @@ from chase.report.tables import ReportTable, versions
 from chase.settings import from_mapping, presets, read_file, to_toml
 from chase.studies.figures import FIGURES, Drawing, across
 from chase.studies.findings import findings, unfinished
+from chase.studies.hypotheses import groups_of
 from chase.studies.plan import plans_in
 from chase.studies.repeat import commands
 from chase.studies.results import SceneResult, StudyResult, is_study, key_of, read_studies
 from chase.studies.tables import paper_notes, tables_of
+from chase.studies.why_page import why_page
 
 COPIED = ("model.json", "coverage.json", "confusion.json", "notes.json")
 RAW = ("metrics.jsonl", "selections.jsonl")
 NOTES = "notes.md"
+WHY = "why.md"
 NOT_KEPT = ("command", "settings")
 """Parts of environment.json that name places on one machine or repeat settings.toml."""
 LIGHT = {"var(--ink)": "#1c2127", "var(--grid)": "#dfe3e8", "var(--paper)": "#ffffff", INK: "#1c2127"}
@@ -126,13 +129,14 @@ def publish(root: Path) -> Path:
         raise RunDirectoryError(f"{root} holds no packed study: `chase study export DIR --out {root}/NAME` makes one")
     studies = [(place, result) for place in places for result in read_studies(place)]
     written: set[Path] = set()
-    parts = [HEAD, in_short(studies, root), "## What was found\n"]
+    parts = [HEAD, *why_link(studies), in_short(studies, root), "## What was found\n"]
     parts += [found_text(name_of(result, place, root), result) for place, result in studies]
     parts += notes_text(places, root)
     for place, result in studies:
         parts += across_text(result, place, root, written)
         parts += [study_text(scene, place, root, written) for scene in result.scenes if scene.methods]
     parts.append(repeat_text(studies, root))
+    write_why(studies, root, written)
     out = root / "README.md"
     write_atomically(out, "\n".join(parts).encode())
     for place in places:
@@ -140,6 +144,23 @@ def publish(root: Path) -> Path:
             remove_others(place / "figures", written, [f"{name}-*.svg"])
             remove_others(place / "tables", written, [f"{name}-*{suffix}" for suffix in SUFFIXES])
     return out
+
+
+def why_link(studies: list[tuple[Path, StudyResult]]) -> list[str]:
+    """Where the reasons are told, if any of their runs is finished."""
+    return [f"Why strategies win or lose here: [{WHY}]({WHY}).\n"] if groups_of([r for _, r in studies]) else []
+
+
+def write_why(studies: list[tuple[Path, StudyResult]], root: Path, written: set[Path]) -> None:
+    """``why.md`` and its figures; an old page goes where there is nothing to say."""
+    text, figures = why_page(studies, root)
+    for file, drawn in figures.items():
+        write_atomically(file, standalone(drawn.svg).encode())
+        written.add(file)
+    if text:
+        write_atomically(root / WHY, text.encode())
+    else:
+        (root / WHY).unlink(missing_ok=True)
 
 
 HEAD = """# Results

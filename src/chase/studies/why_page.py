@@ -1,0 +1,232 @@
+"""``why.md``: a short page on why strategies win or lose here, made from raw metrics alone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from chase.report import charts, method_tables
+from chase.report.export import to_markdown
+from chase.report.requests_section import chance_share, evenness
+from chase.report.runs import MethodRuns, RunData
+from chase.report.statistics import interval
+from chase.report.tables import NONE, ReportTable, number
+from chase.studies.figures import Drawing, chance_picks, class_balance, largest_share, zero_ev_picks
+from chase.studies.findings import settled_share, unfinished
+from chase.studies.hypotheses import (
+    CONTRADICTED,
+    LAST,
+    NOT_RUN,
+    STUDIES_READ,
+    Finding,
+    Group,
+    findings_of,
+    groups_of,
+    last_rounds,
+)
+from chase.studies.results import SceneResult, StudyResult
+
+HEAD = """# Why strategies win or lose here
+
+Made from the raw metrics in this directory by `chase study publish .`; it fills as runs finish. Accuracy is the mean of
+the last five rounds; differences are paired by seed, with 95 % intervals (Student's t). From six seeds on a paired
+t-test decides, Holm-corrected over all comparisons of this page; below, a verdict only says where the interval lies.
+EV is epistemic variation; ReCo are clients of unequal willingness: two of ten label ten samples every round, six
+label seven every third round, two label five every fifth.
+"""
+NOT_CONTROLLED = """## What the paper did not control
+
+- **Who counts how much.** The text weighs a client by its labels. Under ReCo the two most willing clients then come to
+  hold nearly half of the average, although each knows two classes only. The authors' code averages models in shuffled
+  order with label counts in client order, which is equal weights on average; its tables may owe their order to that.
+- **What a label is worth.** No table has an arm that buys no labels, so it cannot show whether labels helped at all.
+- **Shared samples.** The authors' shards are drawn with replacement: clients share images, and a class may be missing.
+- **The alignment that was run.** In the authors' code the easy and hard split is read from an array of zeros, so every
+  sample is aligned to the global model (`all-global` here).
+- **Input scale.** With a learning rate of 0.001 and no normalisation layers, dividing CIFAR-10 by 0.25 instead of 0.5
+  makes inputs twice as large and training faster.
+"""
+
+
+def why_page(studies: Sequence[tuple[Path, StudyResult]], root: Path) -> tuple[str, dict[Path, Drawing]]:
+    """The page and its figures by file; empty where none of its studies has a finished run."""
+    read = [result for _, result in studies if result.study.name in STUDIES_READ]
+    groups = groups_of(read)
+    if not groups:
+        return "", {}
+    found = findings_of(groups)
+    place = next(place for place, result in studies if result.study.name in STUDIES_READ)
+    figures = {place / "figures" / f"why-page-{name}.svg": drawn for name, drawn in drawings(groups, read).items()}
+    shown = [
+        f"![{drawn.title}]({file.relative_to(root).as_posix()})\n\n{drawn.caption}\n" for file, drawn in figures.items()
+    ]
+    parts = [HEAD, in_short(found), "## Hypotheses and verdicts\n", to_markdown(verdicts(found))]
+    parts += ["## Accuracy by arm\n", to_markdown(accuracies(groups)), *shown]
+    parts += [
+        "## What decided the picks\n",
+        to_markdown(picks_table(groups)),
+        PICKS_NOTE,
+        NOT_CONTROLLED,
+        missing(read),
+    ]
+    return "\n".join(part for part in parts if part), figures
+
+
+PICKS_NOTE = """By chance: the score of what was asked for was tied with samples that were not. EV of 0: the prediction
+had not changed once. Evenness: entropy of the classes asked for as a share of the largest possible. Largest share: of
+one client in the average of the last round.
+"""
+
+
+def in_short(found: Sequence[Finding]) -> str:
+    """What holds, what does not, and what is open."""
+    groups = {
+        "Holds": [f for f in found if f.holds],
+        "Does not hold": [f for f in found if f.verdict.startswith(CONTRADICTED)],
+        "Not decided": [f for f in found if not f.holds and not f.verdict.startswith((CONTRADICTED, NOT_RUN))],
+        "Not run yet": [f for f in found if f.verdict == NOT_RUN],
+    }
+    lines = ["## In short\n"]
+    for name, some in groups.items():
+        lines += (
+            [f"**{name}.** " + "; ".join(f"{f.claim.text} ({f.data}{points(f)})" for f in some) + ".\n"] if some else []
+        )
+    return "\n".join(lines)
+
+
+def points(finding: Finding) -> str:
+    """``, +3.2 points, 6 seeds``."""
+    values = finding.difference.values
+    return f", {values.mean():+.1f} points, {values.size} seed{'s' if values.size > 1 else ''}" if values.size else ""
+
+
+def verdicts(found: Sequence[Finding]) -> ReportTable:
+    """A row a claim and data set."""
+    rows = [
+        [
+            f.claim.key,
+            f.claim.text,
+            f.data,
+            str(f.difference.values.size),
+            method_tables.with_interval(f.difference.interval, 1, signed=True),
+            method_tables.p_value(f.difference.p),
+            f.verdict,
+        ]
+        for f in found
+    ]
+    columns = ("", "hypothesis", "data", "seeds", "difference, points", "p (Holm)", "verdict")
+    return ReportTable(columns, rows, text_columns=3, words=frozenset({6}))
+
+
+def conditions(group: Group) -> str:
+    """What distinguishes a scene beside its data set."""
+    s, words = group.settings, [f"{group.settings['client_weights']} weights"]
+    words += [f"{s['image_size']}x{s['image_size']}"] if s["image_size"] else []
+    words += [str(s["partition"])] if s["partition"] != "classes" else []
+    words += [f"normalisation {s['normalisation']}"] if s["normalisation"] != "authors" else []
+    return ", ".join(words)
+
+
+def of_last_rounds(method: MethodRuns) -> list[float]:
+    """The accuracy of each run of an arm, in order of the seeds."""
+    end = min(len(run.metrics) for run in method.runs)
+    return [last_rounds(run, end) for run in method.runs]
+
+
+def accuracies(groups: Sequence[Group]) -> ReportTable:
+    """Means with intervals and every seed's value."""
+    rows = []
+    for group in groups:
+        values = of_last_rounds(group.method)
+        shown = method_tables.with_interval(interval(np.array(values)).within(0, 100))
+        end = min(len(run.metrics) for run in group.method.runs)
+        labels = number(float(np.mean([run.last("labels") for run in group.method.runs])), 0)
+        each = " / ".join(number(value, 1) for value in values)
+        rows.append([group.settings["data"], conditions(group), group.arm, str(end), labels, shown, each])
+    columns = ("data", "conditions", "arm", "round", "labels", f"accuracy, mean of {LAST} rounds, %", "by seed")
+    return ReportTable(columns, rows, text_columns=3, words=frozenset({6}))
+
+
+def picks_table(groups: Sequence[Group]) -> ReportTable:
+    """What ties, EV of 0, class balance and weights came to in the end."""
+
+    def mean(values: Sequence[float | None]) -> str:
+        known = [v for v in values if v is not None and np.isfinite(v)]
+        return number(float(np.mean(known)), 0) if known else NONE
+
+    def zero(run: RunData) -> float | None:
+        share = settled_share(run)
+        return None if share is None else 100 * share
+
+    rows = []
+    for group in groups:
+        runs = group.method.runs
+        rows.append(
+            [
+                group.settings["data"],
+                conditions(group),
+                group.arm,
+                mean([float(chance_share(run)[-1]) for run in runs]),
+                mean([zero(run) for run in runs]),
+                mean([float(evenness(run)[-1]) for run in runs]),
+                mean([100 * run.last("largest_share") for run in runs]),
+            ]
+        )
+    columns = ("data", "conditions", "arm", "by chance, %", "EV of 0, %", "evenness, %", "largest share, %")
+    return ReportTable(columns, rows, text_columns=3)
+
+
+def drawings(groups: Sequence[Group], read: Sequence[StudyResult]) -> dict[str, Drawing]:
+    """Accuracy by arm and weights for every data set, and what decided the picks in the paper's weighting."""
+    found: dict[str, Drawing] = {}
+    for data in dict.fromkeys(str(group.settings["data"]) for group in groups):
+        own = [g for g in groups if g.settings["data"] == data and g.settings["partition"] == "classes"]
+        own = [g for g in own if g.settings["normalisation"] == "authors"]
+        if own:
+            found[f"{data}-accuracy"] = by_weights(data, own)
+    for result in read:
+        for scene in result.scenes:
+            if result.study.name == "why" and scene.methods and scene.jobs[0].settings.client_weights == "labelled":
+                found |= {f"{scene.data}-{name}": drawn for name, drawn in of_scene(scene).items()}
+    return found
+
+
+def by_weights(data: str, groups: Sequence[Group]) -> Drawing:
+    """Accuracy at arms, a series for each weighting."""
+    arms = list(dict.fromkeys(group.arm for group in groups))
+    lines = []
+    for weights in dict.fromkeys(str(group.settings["client_weights"]) for group in groups):
+        own = [g for g in groups if g.settings["client_weights"] == weights]
+        at = [float(arms.index(g.arm)) for g in own]
+        lines.append(
+            charts.Series(f"{weights} weights", at, [interval(np.array(of_last_rounds(g.method))) for g in own])
+        )
+    title = f"Accuracy by client weights, {data}"
+    svg = charts.values(title, "accuracy (%)", "", arms, [float(n) for n in range(len(arms))], lines)
+    return Drawing(title, svg, f"{title}: mean of the last {LAST} rounds; bars are 95 % intervals over seeds.")
+
+
+def of_scene(scene: SceneResult) -> dict[str, Drawing]:
+    """Weights, chance and balance over rounds."""
+    drawn = {
+        "largest-share": largest_share(scene.methods),
+        "chance": chance_picks(scene.methods),
+        "zero-ev": zero_ev_picks(scene.methods),
+        "balance": class_balance(scene.methods),
+    }
+    return {
+        name: Drawing(f"{d.title}, {scene.scene}", d.svg, f"{d.title}, {scene.scene}. {d.caption}")
+        for name, d in drawn.items()
+        if d is not None
+    }
+
+
+def missing(read: Sequence[StudyResult]) -> str:
+    """Which runs are still to come."""
+    lines = []
+    for result in read:
+        for scene in result.scenes:
+            lines += [f"- {scene.title}: {text}" for text in unfinished(scene)]
+    return "## What is missing\n\n" + "\n".join(lines) + "\n" if lines else ""
