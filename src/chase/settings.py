@@ -48,6 +48,11 @@ class DataSettings(SettingsGroup):
     text_column: str = Field("", description="own table: column of texts")
     label_column: str = Field("", description="own table: column of labels; a cell may be empty")
     site_column: str = Field("", description="own table: column of owners, for partition = natural")
+    id_column: str = Field("", description="own table: column of unique names of the rows (none = do not use one)")
+    columns: str = Field(
+        "", description="own table: columns to learn from, e.g. age,sex:category (empty = all but label, site and id)"
+    )
+    encoding: str = Field("", description="own CSV file that is not UTF-8: its encoding, e.g. cp1252")
     classes: str = Field("", description="own data: class names in order, separated by commas")
     test_data: str = Field("", description="own data: path of a test part")
     test_share: float = Field(0.2, gt=0, lt=1, description="own data: share held out where there is no test part")
@@ -63,6 +68,9 @@ class DataSettings(SettingsGroup):
     channel_std: str = Field("", description="own images: deviations to divide by, separated by commas")
     pixel_range: str = Field(
         "", description="own images of more than 8 bits: lowest and highest value, for example 0,4095 (empty = found)"
+    )
+    audio_seconds: float = Field(
+        0.0, ge=0, le=600, description="own WAV recordings: length (0 = as the longest, at most 10)"
     )
     bad_images: Literal["fail", "skip"] = Field("fail", description="what to do with unreadable images")
     tokens: Literal["words", "characters"] = Field("words", description="own texts: what a token is")
@@ -334,6 +342,9 @@ class Settings(  # the last group first: pydantic collects the fields of the las
             text_column=self.text_column,
             label_column=self.label_column,
             site_column=self.site_column,
+            id_column=self.id_column,
+            columns=_listed(self.columns),
+            encoding=self.encoding,
             classes=_listed(self.classes),
             image_size=self.image_size,
             channels=self.channels,
@@ -341,6 +352,7 @@ class Settings(  # the last group first: pydantic collects the fields of the las
             mean=_numbers("channel_mean", self.channel_mean),
             std=_numbers("channel_std", self.channel_std),
             scale=_range("pixel_range", self.pixel_range),
+            audio_seconds=self.audio_seconds,
             bad_images=self.bad_images,
             tokens=self.tokens,
             text_length=self.text_length,

@@ -70,7 +70,7 @@ def test_second_load_reads_the_cache_and_new_content_does_not(tmp_path, monkeypa
     make_cifar10(tmp_path)
     first = sources.load("cifar10", str(tmp_path))
     with monkeypatch.context() as patch:
-        patch.setattr("chase.data.tables.read_images", lambda *args: pytest.fail("decoded again"))
+        patch.setattr("chase.data.readers.read_images", lambda *args: pytest.fail("decoded again"))
         again = sources.load("cifar10", str(tmp_path))
     assert np.array_equal(again.train.inputs.numpy(), first.train.inputs.numpy())
     make_cifar10(tmp_path, seed=1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -12,22 +13,40 @@ from chase.core.errors import DataError
 from chase.core.randomness import rng
 from chase.data.decoded import DataPart, Decoded, Inputs, Labels
 from chase.data.images import channel_statistics
+from chase.data.names import Names
 from chase.data.pictures import BYTE, Scale
-from chase.data.resident import Kind
+from chase.data.resident import Column, Kind
+
+Numbers = tuple[float, ...]
 
 
 @dataclass(frozen=True)
 class Raw:
-    """One part as it was read: labels and owners are still text."""
+    """One part as it was read: labels and owners are still text, every sample has the user's own name."""
 
     kind: Kind
     inputs: Inputs
     labels: Sequence[str | None]
     """None or empty where nobody knows."""
+    names: Sequence[str] = ()
+    where: Sequence[str] = ()
+    """The place of each sample for messages: a file, or a line of one."""
     owners: Sequence[str] | None = None
     problems: tuple[str, ...] = ()
     vocabulary: int = 0
     scale: Scale = BYTE
+    seconds: float = 0.0
+    """Recordings: their length."""
+    columns: tuple[Column, ...] = ()
+    texts: Sequence[str] = ()
+    """Texts as people read them."""
+    files: Sequence[str] = ()
+    """The original file of each sample, relative to the folder of its table; empty where there is none."""
+
+    def part(self, labels: Labels, owners: Labels | None) -> DataPart:
+        """The same with numbers for labels and owners."""
+        packed = (Names.of(texts) if texts else None for texts in (self.names, self.texts, self.files))
+        return DataPart(self.inputs, labels, owners, *packed)
 
 
 def agree_classes(labels: Sequence[str | None], wanted: tuple[str, ...]) -> tuple[str, ...]:
@@ -43,7 +62,9 @@ def agree_classes(labels: Sequence[str | None], wanted: tuple[str, ...]) -> tupl
     return tuple(sorted(found, key=int) if whole else sorted(found))
 
 
-def number_labels(labels: Sequence[str | None], classes: tuple[str, ...], where: str) -> Labels:
+def number_labels(
+    labels: Sequence[str | None], classes: tuple[str, ...], name: str, where: Sequence[str] = ()
+) -> Labels:
     """Class numbers, -1 where there is no label; a label outside the list is refused."""
     numbers = {name: number for number, name in enumerate(classes)}
     out = np.full(len(labels), -1, dtype=np.int64)
@@ -51,9 +72,8 @@ def number_labels(labels: Sequence[str | None], classes: tuple[str, ...], where:
         if label:
             if label not in numbers:
                 shown = ", ".join(classes[:10]) + (", ..." if len(classes) > 10 else "")
-                raise DataError(
-                    f"{where}: label '{label}' (row {row}) is not one of the {len(classes)} classes {shown}"
-                )
+                place = where[row] if where else f"{name}, sample {row}"
+                raise DataError(f"{place}: label '{label}' is not one of the {len(classes)} classes {shown}")
             out[row] = numbers[label]
     return out
 
@@ -99,13 +119,13 @@ def assemble(
     """A whole data set; without a test part a share of the labelled samples is held out."""
     classes = agree_classes(train.labels, classes)
     names, (train_owners, test_owners) = _number_owners(train, test)
-    whole = DataPart(train.inputs, number_labels(train.labels, classes, f"{name}, training part"), train_owners)
+    whole = train.part(number_labels(train.labels, classes, f"{name}, training part", train.where), train_owners)
     problems = train.problems
     if test is None:
         testing = hold_out(whole.labels, test_share)
         first, second = whole.take(np.flatnonzero(~testing)), whole.take(np.flatnonzero(testing))
     else:
-        second = DataPart(test.inputs, number_labels(test.labels, classes, f"{name}, test part"), test_owners)
+        second = test.part(number_labels(test.labels, classes, f"{name}, test part", test.where), test_owners)
         first, problems = whole, problems + test.problems
         known = np.flatnonzero(second.labels >= 0)
         if known.size < second.labels.size:
@@ -118,8 +138,8 @@ def assemble(
     twice = duplicates(first.inputs, second.inputs)
     if twice:
         problems += (f"{twice} of {second.labels.size} test samples are also in the training part",)
-    if train.kind == "image" and (mean is None or std is None):
-        mean, std = channel_statistics(first.inputs)
+    if mean is None or std is None:
+        mean, std = statistics(train.kind, first.inputs, train.columns)
     decoded = Decoded(
         name,
         train.kind,
@@ -129,11 +149,29 @@ def assemble(
         problems=problems,
         vocabulary=train.vocabulary,
         scale=train.scale,
+        seconds=train.seconds,
+        columns=train.columns,
     )
     if train_owners is not None:
         sizes = np.bincount(train_owners, minlength=len(names))
         decoded = replace(decoded, owner_names=names, owner_sizes=tuple(int(n) for n in sizes))
-    return replace(decoded, mean=mean or (0.0,), std=std or (1.0,))
+    return replace(decoded, mean=mean, std=std)
+
+
+def statistics(kind: Kind, inputs: Inputs, columns: tuple[Column, ...] = ()) -> tuple[Numbers, Numbers]:
+    """Mean and deviation that normalise samples: per channel, or per column of numbers; texts have none."""
+    if kind == "text":
+        return (0.0,), (1.0,)
+    if kind == "image":
+        return channel_statistics(inputs)
+    values = inputs.astype(np.float64)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # a column that is empty in this part
+        mean, std = np.nanmean(values, axis=0), np.nanstd(values, axis=0)
+    coded = np.array([column.kind == "categorical" for column in columns] or [False] * values.shape[1])
+    mean = np.where(coded | np.isnan(mean), 0.0, mean)
+    std = np.where(coded | np.isnan(std) | (std < 1e-9), 1.0, std)
+    return tuple(float(m) for m in mean), tuple(float(s) for s in std)
 
 
 def _number_owners(train: Raw, test: Raw | None) -> tuple[tuple[str, ...], tuple[Labels | None, Labels | None]]:

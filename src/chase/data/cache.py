@@ -20,11 +20,14 @@ from typing import Any
 import numpy as np
 
 from chase.data.decoded import DataPart, Decoded
+from chase.data.names import Names
 from chase.data.resident import Column
 
-FORMAT = 2
+FORMAT = 3
 """Part of every key: raise it when decoding changes."""
 _ARRAYS = ("inputs", "labels", "owners")
+_TEXTS = ("names", "texts", "files")
+"""What a part may have; two arrays each."""
 
 
 def cache_root() -> Path:
@@ -82,6 +85,7 @@ def _write(entry: Path, made: Decoded) -> None:
             "vocabulary": made.vocabulary,
             "columns": [column.to_json() for column in made.columns],
             "scale": made.scale,
+            "seconds": made.seconds,
             "problems": made.problems,
         }
         for side, part in (("train", made.train), ("test", made.test)):
@@ -89,6 +93,11 @@ def _write(entry: Path, made: Decoded) -> None:
                 array = getattr(part, what)
                 if array is not None:
                     np.save(beside / f"{side}.{what}.npy", array, allow_pickle=False)
+            for what in _TEXTS:
+                texts: Names | None = getattr(part, what)
+                if texts is not None:
+                    np.save(beside / f"{side}.{what}.npy", texts.octets, allow_pickle=False)
+                    np.save(beside / f"{side}.{what}.ends.npy", texts.ends, allow_pickle=False)
         (beside / "about.json").write_text(json.dumps(about), encoding="utf-8")
         if entry.exists():
             shutil.rmtree(entry)
@@ -119,7 +128,14 @@ def _part(entry: Path, side: str) -> DataPart:
         else:
             whole = np.load(path, mmap_mode="c", allow_pickle=False)
             arrays[what] = np.asarray(whole) if what == "inputs" else np.array(whole)
-    sizes = {array.shape[0] for array in arrays.values() if array is not None}
+    for what in _TEXTS:
+        path = entry / f"{side}.{what}.npy"
+        if path.exists():
+            ends = np.load(entry / f"{side}.{what}.ends.npy", allow_pickle=False)
+            # an empty file cannot be mapped
+            octets = np.load(path, mmap_mode="c" if ends.size and ends[-1] else None, allow_pickle=False)
+            arrays[what] = Names(np.asarray(octets), ends)
+    sizes = {len(array) for array in arrays.values() if array is not None}
     if len(sizes) != 1:
         raise ValueError("arrays of different length")
     return DataPart(**arrays)

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from chase.data.names import Names
 from chase.data.resident import Column, DataSet, Kind, Samples
 
 Inputs = NDArray[Any]
@@ -18,15 +19,23 @@ Labels = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class DataPart:
-    """Inputs, class numbers (-1 unknown) and, where known, owners of one part of a data set."""
+    """Inputs, class numbers (-1 unknown) and, where known, owners and own names of one part of a data set."""
 
     inputs: Inputs
     labels: Labels
     owners: Labels | None = None
+    names: Names | None = None
+    """What the user calls each sample."""
+    texts: Names | None = None
+    """Texts as people read them."""
+    files: Names | None = None
+    """The original file of each sample."""
 
     def take(self, rows: NDArray[np.int64]) -> DataPart:
         """Only these rows, in this order."""
-        return DataPart(self.inputs[rows], self.labels[rows], None if self.owners is None else self.owners[rows])
+        owners = None if self.owners is None else self.owners[rows]
+        packed = (None if texts is None else texts.take(rows) for texts in (self.names, self.texts, self.files))
+        return DataPart(self.inputs[rows], self.labels[rows], owners, *packed)
 
 
 @dataclass(frozen=True)
@@ -47,6 +56,8 @@ class Decoded:
     """Number of distinct tokens, for texts."""
     scale: tuple[float, float] = (0.0, 255.0)
     """The values of the pictures that became 0 and 255."""
+    seconds: float = 0.0
+    """Recordings: their length."""
     columns: tuple[Column, ...] = ()
     """What the columns are, for a table."""
     problems: tuple[str, ...] = field(default=())
@@ -66,6 +77,11 @@ class Decoded:
             test_groups=self.test.owners,
             group_sizes=self.owner_sizes,
             problems=self.problems,
+            train_names=self.train.names,
+            test_names=self.test.names,
+            train_texts=self.train.texts,
+            train_files=self.train.files,
+            seconds=self.seconds,
         )
 
     def _samples(self, part: DataPart) -> Samples:

@@ -1,6 +1,7 @@
-"""A folder of images: one subfolder a class, and ``unlabeled/`` for those that nobody has labelled.
+"""A folder of images: one subfolder per class, and ``unlabeled/`` for those that nobody has labelled.
 
-With subfolders ``train`` and ``test`` and no others, each of these is such a folder.
+Images that lie beside the subfolders have no label either. With subfolders ``train`` and ``test`` and no others, each
+of these is such a folder.
 """
 
 from __future__ import annotations
@@ -8,12 +9,11 @@ from __future__ import annotations
 from pathlib import Path
 
 from chase.core.errors import DataError
-from chase.data.assemble import Raw
-from chase.data.images import decode
-from chase.data.options import DataOptions
 
 UNLABELED = ("unlabeled", "unlabelled")
-SUFFIXES = frozenset({".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif", ".tif", ".tiff"})
+SUFFIXES = frozenset(
+    {".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".dcm", ".wav"},
+)
 
 
 def subfolders(root: Path) -> list[str]:
@@ -32,33 +32,31 @@ def parts_of(root: Path) -> tuple[Path, Path | None]:
 
 
 def image_files(root: Path) -> tuple[list[Path], tuple[str, ...]]:
-    """All image files in class folders, sorted, and what else is there."""
-    files: list[Path] = []
-    problems: list[str] = []
-    for name in subfolders(root):
-        inside = sorted(p for p in (root / name).rglob("*") if p.is_file() and not p.name.startswith("."))
-        images = [p for p in inside if p.suffix.lower() in SUFFIXES]
-        files += images
-        if not images:
-            problems.append(f"folder {root / name} holds no image")
-        if len(inside) > len(images):
-            odd = next(p for p in inside if p.suffix.lower() not in SUFFIXES)
-            problems.append(f"{len(inside) - len(images)} files are no images by their name (first: {odd})")
+    """All image files, sorted, hidden ones apart, and what else is there."""
+    inside = sorted(p for p in root.rglob("*") if p.is_file())
+    inside = [p for p in inside if not any(part.startswith(".") for part in p.relative_to(root).parts)]
+    files = [p for p in inside if p.suffix.lower() in SUFFIXES]
     if not files:
         raise DataError(
-            f"{root} holds no images in subfolders: put them into {root}/CLASS/ and {root}/unlabeled/ "
+            f"{root} holds no images: put them into {root}/CLASS/ and {root}/unlabeled/ "
             f"as {', '.join(sorted(SUFFIXES))}"
         )
+    problems: list[str] = []
+    filled = {p.relative_to(root).parts[0] for p in files}
+    problems += [f"folder {root / name} holds no image" for name in subfolders(root) if name not in filled]
+    loose = sum(p.parent == root for p in files)
+    if loose and len(filled) > loose:
+        problems.append(f"{loose} images lie in {root} itself, outside of the class folders: they have no label")
+    odd = [p for p in inside if p.suffix.lower() not in SUFFIXES]
+    if odd:
+        problems.append(f"{len(odd)} files are no images by their name (first: {odd[0].relative_to(root)})")
     return files, tuple(problems)
 
 
-def read_folder(root: Path, options: DataOptions) -> Raw:
-    """Images and labels of one folder."""
-    files, problems = image_files(root)
-    images = decode(files, [str(f) for f in files], options)
-    kept = [files[row].relative_to(root).parts[0] for row in images.kept.tolist()]
-    labels = [None if name in UNLABELED else name for name in kept]
-    return Raw("image", images.pixels, labels, None, problems + images.problems, scale=images.scale)
+def label_of(file: Path, root: Path) -> str | None:
+    """The class that an image's folder is called like; None for the unlabelled."""
+    parts = file.relative_to(root).parts
+    return None if len(parts) < 2 or parts[0] in UNLABELED else parts[0]
 
 
 def class_folders(root: Path) -> tuple[str, ...]:

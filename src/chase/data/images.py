@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from chase.core.errors import DataError
+from chase.data.audio import BANDS, HOP, RATE, is_wave, to_length
 from chase.data.options import DataOptions
 from chase.data.pictures import (
     BYTE,
@@ -23,6 +24,9 @@ from chase.data.pictures import (
     reshape,
 )
 
+MOST_SECONDS = 10.0
+"""Recordings are not longer than this unless ``audio_seconds`` says so."""
+
 
 @dataclass(frozen=True)
 class Images:
@@ -33,6 +37,8 @@ class Images:
     kept: Values
     problems: tuple[str, ...]
     scale: Scale = BYTE
+    seconds: float = 0.0
+    """Recordings: the length to which all were brought."""
 
     @property
     def channels(self) -> int:
@@ -49,6 +55,8 @@ def decode(raws: Sequence[RAW | None], names: Sequence[str], options: DataOption
     arrays: list[Values] = []
     kept: list[int] = []
     skipped: list[str] = []
+    waves: list[int] = []
+    seconds = 0.0
     low, high = np.inf, -np.inf
     for row, raw in enumerate(raws):
         try:
@@ -62,15 +70,40 @@ def decode(raws: Sequence[RAW | None], names: Sequence[str], options: DataOption
         if not options.scale and picture.dtype != np.uint8:
             bottom, top = range_of(picture)
             low, high = min(low, bottom), max(high, top)
+        if is_wave(raw):
+            waves.append(row)
+            arrays.append(picture)
+            kept.append(row)
+            continue
         arrays.append(reshape(picture, channels, options.image_size))
         if arrays[-1].shape != arrays[0].shape:
             raise DataError(_other_size(names[row], arrays[-1], names[kept[0]], arrays[0]))
         kept.append(row)
     if not arrays:
         raise DataError(f"none of the {len(raws)} images can be read; the first: {skipped[0]}")
+    if waves:
+        if len(waves) < len(arrays):
+            raise DataError(f"{names[waves[0]]} is a recording among images: keep them in data sets of their own")
+        seconds, cut = one_length(arrays, channels, options)
+        skipped += cut
     scale = options.scale or (BYTE if high < low else _with_bytes(arrays, low, high))
     problems = (*skipped, *mixture(headers, names, channels, bool(options.scale)))
-    return Images(_stack(arrays, scale), np.array(kept, dtype=np.int64), problems, scale)
+    return Images(_stack(arrays, scale), np.array(kept, dtype=np.int64), problems, scale, seconds)
+
+
+def one_length(recordings: list[Values], channels: int, options: DataOptions) -> tuple[float, list[str]]:
+    """Turn spectra in place into square pictures of one length; returns it in seconds, and what was cut."""
+    frames = [picture.shape[2] for picture in recordings]
+    per_second = RATE / HOP
+    length = round(options.audio_seconds * per_second) or min(max(frames), round(MOST_SECONDS * per_second))
+    size = options.image_size or BANDS
+    for row, picture in enumerate(recordings):
+        recordings[row] = reshape(to_length(picture, length), channels, size)
+    longer = sum(count > length for count in frames)
+    seconds = length / per_second
+    if not longer:
+        return seconds, []
+    return seconds, [f"{longer} of {len(frames)} recordings were cut at {seconds:.1f} s: set audio_seconds to change"]
 
 
 def _stack(arrays: list[Values], scale: Scale) -> Values:

@@ -25,6 +25,12 @@ class DataOptions:
     text_column: str = ""
     label_column: str = ""
     site_column: str = ""
+    id_column: str = ""
+    """The user's own name of each row; else its path, else its place in the file."""
+    columns: tuple[str, ...] = ()
+    """Columns of numbers and categories, or one column of vectors; ``name:category`` says what a column is."""
+    encoding: str = ""
+    """Encoding of CSV files that are not UTF-8."""
     classes: tuple[str, ...] = ()
     """Class names in order; a label outside the list is refused."""
     image_size: int = 0
@@ -38,6 +44,8 @@ class DataOptions:
     """The lowest and the highest value of wide images; own data has that of its training part."""
     normalisation: Normalisation = "statistics"
     """Which mean and deviation the pixels are normalised with; applied after decoding."""
+    audio_seconds: float = 0.0
+    """Length of recordings; longer ones are cut, shorter ones end in silence. 0 = as the longest, at most 10."""
     bad_images: Literal["fail", "skip"] = "fail"
     tokens: Literal["words", "characters"] = "words"
     text_length: int = 64

@@ -6,7 +6,8 @@
 
 Rules: 8-bit pictures stay uint8, 16-bit grey ones uint16, anything wider float32. The EXIF rotation is applied. Grey
 pictures have one channel, all others three (red, green, blue); transparent parts become white. Of several frames
-the first is read. Colour with 16 bits per channel is read with 8. DICOM values are rescaled as their header says.
+the first is read. Colour with 16 bits per channel is read with 8. DICOM values are rescaled as their header says. A
+WAV recording is a picture of its spectrum (see ``audio``).
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from numpy.typing import NDArray
 from PIL import Image, ImageOps, UnidentifiedImageError
 
 from chase.core.errors import DataError
+from chase.data.audio import is_wave, read_wave
 
 RAW = bytes | Path
 """An encoded picture: its bytes or where it is."""
@@ -71,6 +73,8 @@ def read_picture(raw: RAW | None) -> Values:
 
         return read_dicom(raw)
     try:
+        if raw is not None and is_wave(raw):
+            return read_wave(raw)
         with _open(raw) as image:
             _check_size(image)
             return _values(image)
@@ -84,6 +88,8 @@ def read_header(raw: RAW | None) -> Header:
         from chase.data.dicom import read_dicom_header
 
         return read_dicom_header(raw)
+    if is_wave(raw):
+        return Header(0, 0, False, 32)
     try:
         with _open(raw) as image:
             _check_size(image)

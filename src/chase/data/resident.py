@@ -21,6 +21,7 @@ from torch import Tensor
 
 from chase.core.errors import DataError
 from chase.core.pools import SampleIds, is_in
+from chase.data.names import Names
 
 Kind = Literal["image", "text", "vectors", "table"]
 KINDS: tuple[Kind, ...] = ("image", "text", "vectors", "table")
@@ -157,6 +158,15 @@ class DataSet:
     """All samples of each owner, those left out between training and test part included."""
     problems: tuple[str, ...] = ()
     """What a user should know of this data, such as skipped files."""
+    train_names: Names | None = None
+    """What the user calls each training sample: a path, a row of a file, or an id; None for data known by name."""
+    test_names: Names | None = None
+    train_texts: Names | None = None
+    """Texts as people read them, where only their words' numbers are in ``train``."""
+    train_files: Names | None = None
+    """The original file of each sample, relative to the folder of the table that names it."""
+    seconds: float = 0.0
+    """Recordings: their length."""
 
     def tested_on(self, rows: SampleIds) -> DataSet:
         """The same with only these rows of the test part."""
@@ -165,8 +175,16 @@ class DataSet:
         inputs = self.test.inputs[torch.from_numpy(rows)]
         groups = None if self.test_groups is None else self.test_groups[rows]
         return replace(
-            self, test=replace(self.test, inputs=inputs), test_labels=self.test_labels[rows], test_groups=groups
+            self,
+            test=replace(self.test, inputs=inputs),
+            test_labels=self.test_labels[rows],
+            test_groups=groups,
+            test_names=None if self.test_names is None else self.test_names.take(rows),
         )
+
+    def name_of(self, sample: int) -> str:
+        """What the user calls a training sample; data known by name goes by its row."""
+        return str(sample) if self.train_names is None else self.train_names[sample]
 
     @property
     def num_classes(self) -> int:

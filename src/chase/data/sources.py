@@ -15,7 +15,7 @@ import torch
 
 from chase.core.errors import DataError, unknown
 from chase.core.randomness import rng
-from chase.data import hub, tables
+from chase.data import hub, readers, tables
 from chase.data.assemble import assemble
 from chase.data.cache import cache_root, cached, content_key
 from chase.data.decoded import Decoded
@@ -23,7 +23,7 @@ from chase.data.known import KNOWN
 from chase.data.options import DataOptions, Normalisation
 from chase.data.resident import DataSet, Samples
 from chase.data.roles import read_roles
-from chase.data.user_data import TABLE_SUFFIXES, load_own
+from chase.data.user_data import load_own
 
 DIGITS_TEST = 0.2
 
@@ -113,7 +113,7 @@ def check_name(name: str) -> None:
 def looks_like_path(name: str) -> bool:
     """Whether a name that is not known is meant as a path."""
     path = Path(name)
-    return path.exists() or len(path.parts) > 1 or path.suffix in TABLE_SUFFIXES
+    return path.exists() or len(path.parts) > 1 or path.suffix in tables.TABLE_SUFFIXES
 
 
 def load_known(name: str, place: Path, wanted: DataOptions) -> Decoded:
@@ -126,8 +126,9 @@ def load_known(name: str, place: Path, wanted: DataOptions) -> Decoded:
     def make() -> Decoded:
         if known.by_role:
             return read_roles(name, files[0], options.text_column, options.label_column, options.site_column)
-        parts = [tables.read_images(file, options) for file in files]
-        names = tables.class_names(tables.read_table(files[0]), options.label_column)
+        found = [tables.read_table(file) for file in files]
+        parts = [replace(readers.read_images(table, options), names=(), files=()) for table in found]
+        names = tables.class_names(found[0], options.label_column)
         test = parts[1] if len(parts) > 1 else None
         return assemble(name, parts[0], test, classes=names, mean=known.mean, std=known.std)
 

@@ -1,7 +1,7 @@
-"""Parquet and CSV files as tables: columns by name, images or texts, labels and owners.
+"""Parquet and CSV files as tables: columns by name, and the place of each row as its file's readers count.
 
-Parquet files written by the Hugging Face library carry the class names in their schema; an image
-column is a struct of bytes and path, plain bytes, or a path relative to the file.
+Parquet files written by the Hugging Face library carry the class names in their schema. Several files (shards) make
+one table.
 """
 
 from __future__ import annotations
@@ -12,25 +12,32 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
-import pyarrow.csv
 import pyarrow.parquet
+from numpy.typing import NDArray
 
 from chase.core.errors import DataError
-from chase.data.assemble import Raw
-from chase.data.images import decode
-from chase.data.options import DataOptions
-from chase.data.pictures import RAW
-from chase.data.texts import tokenize
+from chase.data.csv_file import read_csv
+
+TABLE_SUFFIXES = (".csv", ".tsv", ".parquet")
 
 
 @dataclass(frozen=True)
-class TableFile:
-    """A file that was read."""
+class Table:
+    """Files that were read."""
 
     path: Path
+    """The first file."""
     rows: Any
     """The pyarrow table."""
+    files: tuple[str, ...] = ()
+    """The file name of each row's file, by ``owner``."""
+    owner: NDArray[np.int64] | None = None
+    """Which file each row is from; None = the only one."""
+    lines: NDArray[np.int64] | None = None
+    """CSV: the line of each row. None = rows are counted from 0, as those who open parquet files do."""
+    problems: tuple[str, ...] = ()
 
     def column(self, name: str, what: str) -> Any:
         """A column, or a sentence that names those there are."""
@@ -41,103 +48,65 @@ class TableFile:
             )
         return self.rows.column(name)
 
+    def cells(self, name: str, what: str) -> list[Any]:
+        """The cells of a column."""
+        return list(self.column(name, what).to_pylist())
 
-def read_table(path: Path) -> TableFile:
+    def key(self, row: int) -> str:
+        """A name for a row that leads back to it: ``items.csv:17`` (line) or ``items.parquet#16`` (row from 0)."""
+        if self.lines is not None:
+            return f"{self.path.name}:{int(self.lines[row])}"
+        file, at = self._place(row)
+        return f"{file}#{at}"
+
+    def where(self, row: int) -> str:
+        """The place of a row for a message."""
+        if self.lines is not None:
+            return f"{self.path.name}, line {int(self.lines[row])}"
+        file, at = self._place(row)
+        return f"{file}, row {at} (counted from 0)"
+
+    def _place(self, row: int) -> tuple[str, int]:
+        if self.owner is None:
+            return self.path.name, row
+        owner = int(self.owner[row])
+        return self.files[owner], row - int(np.searchsorted(self.owner, owner))
+
+
+def read_table(path: Path, encoding: str = "") -> Table:
     """A parquet or CSV file."""
     try:
         if path.suffix == ".parquet":
-            return TableFile(path, pyarrow.parquet.read_table(path, memory_map=True))
-        return TableFile(path, _read_csv(path))
+            return Table(path, pyarrow.parquet.read_table(path, memory_map=True))
+        read = read_csv(path, encoding)
+        return Table(path, read.rows, lines=read.lines, problems=read.problems)
     except (OSError, pa.ArrowException) as error:
         first = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise DataError(f"cannot read {path}: {first}") from None
 
 
-def _read_csv(path: Path) -> Any:
-    """All cells as text, so that a site "007" and a class "NA" stay what they are; only an empty cell is null."""
-    parse = pyarrow.csv.ParseOptions(newlines_in_values=True, delimiter="\t" if path.suffix == ".tsv" else ",")
-    with pyarrow.csv.open_csv(path, parse_options=parse) as reader:
-        names = reader.schema.names
-    convert = pyarrow.csv.ConvertOptions(
-        column_types=dict.fromkeys(names, pa.string()), null_values=[""], strings_can_be_null=True
-    )
-    return pyarrow.csv.read_csv(path, parse_options=parse, convert_options=convert)
+def read_tables(paths: Sequence[Path], encoding: str = "") -> Table:
+    """One table of one or several files with the same columns."""
+    parts = [read_table(path, encoding) for path in paths]
+    if len(parts) == 1:
+        return parts[0]
+    names = parts[0].rows.column_names
+    for part in parts[1:]:
+        if part.rows.column_names != names:
+            raise DataError(f"{part.path} has other columns than {parts[0].path}: shards must have the same")
+    try:
+        whole = pa.concat_tables([part.rows for part in parts], promote_options="permissive")
+    except pa.ArrowException as error:
+        raise DataError(f"the shards beside {paths[0]} do not fit together: {str(error).splitlines()[0]}") from None
+    owner = np.repeat(np.arange(len(parts)), [part.rows.num_rows for part in parts])
+    problems = tuple(problem for part in parts for problem in part.problems)
+    return Table(paths[0], whole, tuple(path.name for path in paths), owner, None, problems)
 
 
-def class_names(table: TableFile, column: str) -> tuple[str, ...]:
+def class_names(table: Table, column: str) -> tuple[str, ...]:
     """The class names that a Hugging Face parquet file carries for a column, if it does."""
     note = (table.rows.schema.metadata or {}).get(b"huggingface")
     if note is None:
         return ()
     feature = json.loads(note).get("info", {}).get("features", {}).get(column, {})
     return tuple(feature.get("names") or ())
-
-
-def labels_as_text(table: TableFile, column: str) -> list[str | None]:
-    """Labels by name; None where the cell is empty."""
-    if not column:
-        return [None] * table.rows.num_rows
-    names, cells = class_names(table, column), table.column(column, "label")
-    if names and pa.types.is_integer(cells.type):
-        return [
-            None if n is None or n == -1 else names[n] if 0 <= n < len(names) else str(n) for n in cells.to_pylist()
-        ]
-    return [None if cell is None else str(cell).strip() or None for cell in cells.to_pylist()]
-
-
-def owners_as_text(table: TableFile, column: str) -> list[str] | None:
-    """The owner of each row, where the table has a site column; an empty cell is refused."""
-    if not column:
-        return None
-    owners = table.column(column, "site").to_pylist()
-    for row, owner in enumerate(owners):
-        if owner is None or not str(owner).strip():
-            raise DataError(f"{table.path}: the site column '{column}' is empty in row {row}")
-    return [str(owner).strip() for owner in owners]
-
-
-def image_cells(table: TableFile, column: str) -> tuple[list[RAW | None], list[str]]:
-    """Encoded images of a column (bytes, or paths beside the file) and a name for each."""
-    cells = table.column(column, "image")
-    raws: list[RAW | None] = []
-    names: list[str] = []
-    for row, cell in enumerate(cells.to_pylist()):
-        path = cell.get("path") if isinstance(cell, dict) else cell if isinstance(cell, str) else None
-        content = cell.get("bytes") if isinstance(cell, dict) else cell if isinstance(cell, bytes) else None
-        raws.append(content if content is not None else (table.path.parent / path) if path else None)
-        names.append(str(path) if path else f"in row {row} of {table.path}")
-    return raws, names
-
-
-def pick(cells: Sequence[Any], rows: Sequence[int]) -> list[Any]:
-    """The cells of these rows."""
-    return [cells[row] for row in rows]
-
-
-def read_images(path: Path, options: DataOptions) -> Raw:
-    """Images, labels and owners of one file."""
-    table = read_table(path)
-    labels, owners = labels_as_text(table, options.label_column), owners_as_text(table, options.site_column)
-    images = decode(*image_cells(table, options.image_column), options)
-    kept = images.kept.tolist()
-    return Raw(
-        "image",
-        images.pixels,
-        pick(labels, kept),
-        None if owners is None else pick(owners, kept),
-        images.problems,
-        scale=images.scale,
-    )
-
-
-def read_texts(path: Path, options: DataOptions) -> Raw:
-    """Texts as tokens, labels and owners of one file; an empty text stays, as padding only."""
-    table = read_table(path)
-    labels, owners = labels_as_text(table, options.label_column), owners_as_text(table, options.site_column)
-    texts = ["" if cell is None else str(cell) for cell in table.column(options.text_column, "text").to_pylist()]
-    if not texts:
-        raise DataError(f"{path} has no rows")
-    empty = sum(not text.strip() for text in texts)
-    problems = (f"{empty} texts of {path.name} are empty",) if empty else ()
-    tokens, vocabulary = tokenize(texts, options.tokens, options.text_length)
-    return Raw("text", tokens, labels, owners, problems, vocabulary)

@@ -37,11 +37,18 @@ def word_token(word: str) -> int:
 
 def words(texts: Sequence[str], length: int) -> NDArray[np.int16]:
     """The first ``length`` words of each text as hashed tokens, padded with 0 -> (texts, length)."""
-    out = np.zeros((len(texts), length), dtype=np.int16)
+    return _words_and_cut(texts, length)[0]
+
+
+def _words_and_cut(texts: Sequence[str], length: int) -> tuple[NDArray[np.int16], int]:
+    """The tokens, and how many texts have more words than that."""
+    out, cut = np.zeros((len(texts), length), dtype=np.int16), 0
     for row, text in enumerate(texts):
-        tokens = [word_token(word) for word in _WORD.findall(text.lower())[:length]]
+        found = _WORD.findall(text.lower())
+        tokens = [word_token(word) for word in found[:length]]
         out[row, : len(tokens)] = tokens
-    return out
+        cut += len(found) > length
+    return out, cut
 
 
 def characters(texts: Sequence[str], length: int) -> NDArray[np.uint8]:
@@ -55,8 +62,9 @@ def characters(texts: Sequence[str], length: int) -> NDArray[np.uint8]:
     return out
 
 
-def tokenize(texts: Sequence[str], how: str, length: int) -> tuple[NDArray[np.int16] | NDArray[np.uint8], int]:
-    """Tokens (texts, length) and the size of the vocabulary."""
+def tokenize(texts: Sequence[str], how: str, length: int) -> tuple[NDArray[np.int16] | NDArray[np.uint8], int, int]:
+    """Tokens (texts, length), the size of the vocabulary, and how many texts were cut at that length."""
     if how == "characters":
-        return characters(texts, length), len(LETTERS)
-    return words(texts, length), BUCKETS
+        return characters(texts, length), len(LETTERS), sum(len(text) > length for text in texts)
+    tokens, cut = _words_and_cut(texts, length)
+    return tokens, BUCKETS, cut

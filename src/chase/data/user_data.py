@@ -1,123 +1,107 @@
-"""A user's own data: a folder of images, or a CSV or parquet file with a text or image column."""
+"""A user's own data as a whole: a folder of images, or a CSV or parquet file, with its test part, through the cache."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
 from dataclasses import replace
 from pathlib import Path
 
 from chase.core.errors import DataError
-from chase.data import folders, tables
+from chase.data import folders
 from chase.data.assemble import Raw, assemble
 from chase.data.cache import cached, content_key
+from chase.data.cells import image_cells
+from chase.data.columns import fill_columns
 from chase.data.decoded import Decoded
 from chase.data.options import DataOptions
-from chase.data.pictures import RAW
+from chase.data.readers import PartFiles, is_table, read_part
+from chase.data.tables import TABLE_SUFFIXES, class_names, read_tables
 
-TABLE_SUFFIXES = (".csv", ".tsv", ".parquet")
-USUAL = {
-    "image": ("image", "img", "image_path", "path", "file", "filename"),
-    "text": ("text", "sentence", "comment", "content"),
-    "label": ("label", "class", "category"),
-    "site": ("site", "owner", "client"),
-}
-"""Column names that are understood without a setting."""
+SHARD = re.compile(r"(train|test)(-\d+-of-\d+)?")
+"""Names of table files that make up a part; the second form is that of the Hugging Face hub."""
 
 
 def load_own(path: Path, options: DataOptions) -> Decoded:
     """The data set at a path, through the cache."""
-    train, test = _parts(path, options)
-    if train.is_dir():
-        return _cached_folder(path, train, test, options)
-    return _cached_table(path, train, test, options)
+    train, test = parts_of(path, options)
+    parts = [train] if test is None else [train, test]
+    if train.tables:
+        table = read_tables(train.tables, options.encoding)
+        options = fill_columns(table, options)
+        classes = options.classes or class_names(table, options.label_column)
+        names = ["table", *(file.name for part in parts for file in part.tables)]
+    else:
+        classes = options.classes or folders.class_folders(train.root)
+        names = ["folder", *(str(f.relative_to(path)) for p in parts if not p.tables for f in _images(p, path))]
+    files = [file for part in parts for file in _files(part, options)]
+
+    def make() -> Decoded:
+        first = read_part(train, options)
+        second = None if test is None else read_part(test, as_read(first, options), first.columns)
+        share, mean, std = options.test_share, options.mean or None, options.std or None
+        return assemble(path.name, first, second, classes=classes, test_share=share, mean=mean, std=std)
+
+    return cached(path.name, content_key(files, options.key(), *names), make)
 
 
-def _parts(path: Path, options: DataOptions) -> tuple[Path, Path | None]:
+def parts_of(path: Path, options: DataOptions) -> tuple[PartFiles, PartFiles | None]:
     """Where the training and the test part are."""
     if not path.exists():
         raise DataError(f"{path} does not exist: give a folder of images, a CSV or a parquet file")
     given = Path(options.test_data) if options.test_data else None
     if given is not None and not given.exists():
         raise DataError(f"test_data = {given} does not exist")
+    test = None if given is None else _one_part(given)
     if path.is_file():
-        if path.suffix not in TABLE_SUFFIXES:
-            raise DataError(f"{path} is none of {', '.join(TABLE_SUFFIXES)} and no folder of images")
-        return path, given
+        return _one_part(path), test
+    for folder in (path, path / "data"):
+        tables = _tables_in(folder)
+        if "train" in tables:
+            beside = PartFiles(folder, tables["test"]) if "test" in tables else None
+            return PartFiles(folder, tables["train"]), test or beside
+    train, second = folders.parts_of(path)
+    beside = None if second is None else PartFiles(second, named_from=path)
+    return PartFiles(train, named_from=path), test or beside
+
+
+def _one_part(path: Path) -> PartFiles:
+    if path.is_dir():
+        return PartFiles(path)
+    if not is_table(path):
+        raise DataError(f"{path} is none of {', '.join(TABLE_SUFFIXES)} and no folder of images")
+    return PartFiles(path.parent, (path,))
+
+
+def _tables_in(folder: Path) -> dict[str, tuple[Path, ...]]:
+    """The files of each part, in order; of several kinds of files the first kind counts."""
     for suffix in TABLE_SUFFIXES:
-        if (path / f"train{suffix}").is_file():
-            beside = path / f"test{suffix}"
-            return path / f"train{suffix}", given or (beside if beside.is_file() else None)
-    train, test = folders.parts_of(path)
-    return train, given or test
+        found: dict[str, list[Path]] = {}
+        for file in sorted(folder.glob(f"*{suffix}")):
+            named = SHARD.fullmatch(file.stem)
+            if named:
+                found.setdefault(named[1], []).append(file)
+        if found:
+            return {part: tuple(files) for part, files in found.items()}
+    return {}
 
 
-def _cached_folder(path: Path, train: Path, test: Path | None, options: DataOptions) -> Decoded:
-    listed = [(root, folders.image_files(root)[0]) for root in (train, test) if root is not None]
-    files = [file for _, found in listed for file in found]
-    names = [str(file.relative_to(root)) for root, found in listed for file in found]
-
-    def make() -> Decoded:
-        return _assemble(path, options, folders.read_folder, train, test)
-
-    return cached(path.name, content_key(files, "folder", options.key(), *names), make)
+def _images(part: PartFiles, path: Path) -> list[Path]:
+    files = folders.image_files(part.root)[0]
+    return [file if file.is_relative_to(path) else path / file.relative_to(part.root) for file in files]
 
 
-def _cached_table(path: Path, train: Path, test: Path | None, options: DataOptions) -> Decoded:
-    options = fill_columns(tables.read_table(train), options)
-    files = [train] if test is None else [train, test]
-    read: Callable[[Path, DataOptions], Raw] = tables.read_images if options.image_column else tables.read_texts
-    beside = [p for file in files for p in _images_beside(file, options)]
-
-    def make() -> Decoded:
-        return _assemble(path, options, read, train, test)
-
-    return cached(path.name, content_key([*files, *beside], "table", options.key()), make)
-
-
-def _assemble(
-    path: Path, options: DataOptions, read: Callable[[Path, DataOptions], Raw], train: Path, test: Path | None
-) -> Decoded:
-    names = options.classes
-    if not names:
-        names = folders.class_folders(train) if train.is_dir() else ()
-    if not names and train.is_file():
-        names = tables.class_names(tables.read_table(train), options.label_column)
-    first = read(train, options)
-    return assemble(
-        path.name,
-        first,
-        None if test is None else read(test, as_read(first, options)),
-        classes=names,
-        test_share=options.test_share,
-        mean=options.mean or None,
-        std=options.std or None,
-    )
+def _files(part: PartFiles, options: DataOptions) -> list[Path]:
+    """All files whose content makes up a part; image files that are missing are reported when they are read."""
+    if not part.tables:
+        return folders.image_files(part.root)[0]
+    if not options.image_column:
+        return list(part.tables)
+    raws = image_cells(read_tables(part.tables, options.encoding), options.image_column)[0]
+    return [*part.tables, *(raw for raw in raws if isinstance(raw, Path) and raw.is_file())]
 
 
 def as_read(first: Raw, options: DataOptions) -> DataOptions:
-    """Options under which a second part comes out as the first did: the same channels and the same scale."""
-    return replace(options, channels=first.inputs.shape[1], scale=first.scale) if first.kind == "image" else options
-
-
-def _images_beside(file: Path, options: DataOptions) -> list[Path]:
-    """Image files that a table names and that are there; the others are reported when they are read."""
-    if not options.image_column:
-        return []
-    raws: list[RAW | None] = tables.image_cells(tables.read_table(file), options.image_column)[0]
-    return [raw for raw in raws if isinstance(raw, Path) and raw.is_file()]
-
-
-def fill_columns(table: tables.TableFile, options: DataOptions) -> DataOptions:
-    """Options with the usual column names where the user named none; a table with no content is refused."""
-    found = {what: next((n for n in names if n in table.rows.column_names), "") for what, names in USUAL.items()}
-    label = options.label_column or found["label"]
-    site = options.site_column or found["site"]
-    image, text = options.image_column, options.text_column
-    if image and text:
-        raise DataError(f"image_column = {image} and text_column = {text}: give one of them")
-    if not image and not text:
-        image, text = found["image"], "" if found["image"] else found["text"]
-    if not image and not text:
-        names = ", ".join(table.rows.column_names)
-        raise DataError(f"{table.path}: name its text_column or image_column; it has: {names}")
-    return replace(options, image_column=image, text_column=text, label_column=label, site_column=site)
+    """Options under which a second part comes out as the first did: the same channels, scale and length."""
+    if first.kind != "image":
+        return options
+    return replace(options, channels=first.inputs.shape[1], scale=first.scale, audio_seconds=first.seconds)

@@ -15,7 +15,7 @@ from chase.client.build import build_net
 from chase.core.errors import AgreementError
 from chase.core.messages import FORMAT
 from chase.core.weights import Weights
-from chase.data.resident import Samples
+from chase.data.resident import Column, Samples
 from chase.models.net import get_weights
 from chase.settings import Settings
 
@@ -32,6 +32,8 @@ class Agreement:
     std: tuple[float, ...]
     scale: tuple[float, float]
     """The values of the pictures that become 0 and 255."""
+    columns: tuple[str, ...]
+    """Of a table: every column with its categories, as JSON."""
     vocabulary: int
     """Number of distinct tokens of texts; 0 for images."""
     net: str
@@ -48,11 +50,19 @@ class Agreement:
         try:
             body: dict[str, Any] = json.loads(text)
             _check(body)
-            return cls(**(body | {name: tuple(body[name]) for name in LISTS}))
+            made = cls(**(body | {name: tuple(body[name]) for name in (*LISTS, "columns")}))
+            if made.kind == "table" and not made.table:
+                raise ValueError("it names no columns")
+            return made
         except (ValueError, KeyError, TypeError) as error:
             raise AgreementError(
                 f"an agreement cannot be read ({error}): it is damaged, or of another version of chase"
             ) from None
+
+    @property
+    def table(self) -> tuple[Column, ...]:
+        """The columns of a table."""
+        return tuple(Column.from_json(json.loads(text)) for text in self.columns)
 
     def digest(self) -> str:
         """A fingerprint that travels with every order."""
@@ -68,7 +78,7 @@ LISTS: dict[str, Any] = {
     "arrays": str,
 }
 """The fields that are lists, and what is in them."""
-AXES = {"image": ("channels", "height", "width"), "text": ("length",)}
+AXES = {"image": ("channels", "height", "width"), "text": ("length",), "vectors": ("width",), "table": ("width",)}
 """What the numbers of a sample's shape are."""
 
 
@@ -107,6 +117,7 @@ def agreement_of(settings: Settings, samples: Samples, classes: tuple[str, ...])
         mean=tuple(samples.mean),
         std=tuple(samples.std),
         scale=samples.scale,
+        columns=tuple(json.dumps(column.to_json()) for column in samples.columns),
         vocabulary=samples.vocabulary,
         net=settings.net,
         arrays=arrays_of(get_weights(build_net(settings, samples, len(classes)))),
@@ -121,6 +132,7 @@ SAYS = {
     "mean": "mean that is subtracted",
     "std": "deviation that is divided by",
     "scale": "range of the pictures' values (pixel_range)",
+    "columns": "columns of the table",
     "vocabulary": "number of tokens",
     "net": "network",
     "arrays": "arrays of the network",

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from chase.client.state import ClientState
 from chase.core.pools import SampleIds
 from chase.core.weights import Array, Arrays, read, to_bytes
-from chase.home.home import write_durably
+from chase.home.home import original_name, write_durably
 
 ORIGINALS = "originals"
 
@@ -44,7 +44,7 @@ def keep_texts(path: Path, names: Sequence[str], texts: Sequence[str]) -> None:
     """Texts become numbers for the network; people read them from these files."""
     for name, text in zip(names, texts, strict=True):
         (path / ORIGINALS).mkdir(exist_ok=True)
-        write_durably(path / ORIGINALS / name, text.encode())
+        write_durably(path / ORIGINALS / original_name(name), text.encode())
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from chase.core.pools import SampleIds, as_ids, is_in
-from chase.home.home import Home
+from chase.home.home import Home, original_name
 from chase.home.store import HomeStore
 from chase.site.arrays import ORIGINALS, Holdout, read_arrays, read_start, write_arrays, write_start
 
@@ -82,8 +82,8 @@ def _drop_originals(home: Home, names: Sequence[str]) -> None:
     """Remove the texts that the site itself keeps; files outside of it are not the site's."""
     root = (home.path / ORIGINALS).resolve()
     for name in names:
-        copy = (root / name).resolve()
-        if copy != root and copy.is_relative_to(root):
-            copy.unlink(missing_ok=True)
+        for copy in ((root / name).resolve(), root / original_name(name)):  # the first form is that of older sites
+            if copy != root and copy.is_relative_to(root):
+                copy.unlink(missing_ok=True)
     for half_written in root.glob(".*.tmp"):
         half_written.unlink(missing_ok=True)

@@ -1,0 +1,229 @@
+"""Which column of a table is what, and columns of numbers and categories as arrays.
+
+What the user names counts. Otherwise usual names decide, then what the cells hold: images, one column of texts, one
+column of vectors, or a table of numbers and categories.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import PurePath
+from typing import Any, Literal
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from chase.core.errors import DataError
+from chase.data.folders import SUFFIXES
+from chase.data.options import DataOptions
+from chase.data.resident import Column
+from chase.data.tables import Table
+
+USUAL = {
+    "image": ("image", "img", "image_path", "path", "file", "filename", "audio", "wav"),
+    "text": ("text", "sentence", "comment", "content"),
+    "label": ("label", "class", "category", "target", "y"),
+    "site": ("site", "owner", "client"),
+    "id": ("id", "sample_id", "uid", "uuid"),
+}
+"""Column names that are understood without a setting."""
+NONE = "none"
+"""Said for a column that is there but shall not be used."""
+MISSING = frozenset({"", "na", "n/a", "nan", "null", "none", "?"})
+"""How a missing number is written."""
+MOST_CATEGORIES = 50
+MOSTLY = 0.8
+"""A column of which this share is numbers is meant as numbers."""
+
+Shape = Literal["image", "vector", "numeric", "categorical", "text"]
+
+
+@dataclass(frozen=True)
+class Read:
+    """Numbers that were read of columns: float32 (rows, columns)."""
+
+    values: NDArray[np.float32]
+    columns: tuple[Column, ...]
+    problems: tuple[str, ...] = ()
+
+
+def fill_columns(table: Table, options: DataOptions) -> DataOptions:
+    """Options that say what every column is; a table in which nothing can be learnt from is refused."""
+    names = table.rows.column_names
+    found = {what: next((n for n in usual if n in names), "") for what, usual in USUAL.items()}
+    label, site = (_chosen(getattr(options, f"{what}_column"), found[what]) for what in ("label", "site"))
+    key = _chosen(options.id_column, found["id"] if _is_key(table, found["id"]) else "")
+    image, text = options.image_column, options.text_column
+    if image and text:
+        raise DataError(f"image_column = {image} and text_column = {text}: give one of them")
+    options = replace(options, label_column=label, site_column=site, id_column=key)
+    if not image and not text and not options.columns:
+        image, text = found["image"], "" if found["image"] else found["text"]
+    if image or text:
+        return replace(options, image_column=image, text_column=text, columns=())
+    if options.columns:
+        return options
+    return _by_content(table, options, [n for n in names if n not in (label, site, key)])
+
+
+def _chosen(wanted: str, found: str) -> str:
+    return "" if wanted == NONE else wanted or found
+
+
+def _is_key(table: Table, name: str) -> bool:
+    if not name:
+        return False
+    cells = [str(cell).strip() for cell in table.cells(name, "id") if cell is not None]
+    return len(set(cells)) == len(cells) == table.rows.num_rows and "" not in cells
+
+
+def _by_content(table: Table, options: DataOptions, names: Sequence[str]) -> DataOptions:
+    """The options for columns whose names tell nothing."""
+    if not names:
+        raise DataError(f"{table.path} has no column beside its label, site and id to learn from")
+    shapes = {name: shape_of(table, name) for name in names}
+    by_shape = {shape: [n for n in names if shapes[n] == shape] for shape in set(shapes.values())}
+    for shape in ("image", "vector"):
+        several = by_shape.get(shape, [])
+        if len(several) > 1:
+            raise DataError(f"{table.path} has several columns of {shape}s ({', '.join(several)}): name one to use")
+        if several:
+            return replace(options, image_column=several[0]) if shape == "image" else replace(options, columns=several)
+    texts = by_shape.get("text", [])
+    if len(texts) == 1 and len(names) == 1:
+        return replace(options, text_column=texts[0])
+    if texts:
+        rest = [n for n in names if n not in texts]
+        raise DataError(
+            f"{table.path.name}: {'column' if len(texts) == 1 else 'columns'} {_quoted(texts)} "
+            f"{'is' if len(texts) == 1 else 'are'} neither numbers nor at most {MOST_CATEGORIES} categories: "
+            f"set text_column={texts[0]} to learn from the text"
+            + (f', or columns="{",".join(rest)}" to learn from the others' if rest else "")
+        )
+    return replace(options, columns=tuple(names))
+
+
+def _quoted(names: Sequence[str]) -> str:
+    return ", ".join(f"'{name}'" for name in names)
+
+
+def shape_of(table: Table, name: str) -> Shape:
+    """What the cells of a column are."""
+    column = table.column(name, "table")
+    kind = column.type
+    if pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_struct(kind):
+        return "image"
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
+        return "vector"
+    if pa.types.is_integer(kind) or pa.types.is_floating(kind):
+        return "numeric"
+    cells = [str(cell).strip() for cell in column.to_pylist() if cell is not None and str(cell).strip()]
+    known = [cell for cell in cells if cell.lower() not in MISSING]
+    if sum(as_number(cell) is not None for cell in known) >= MOSTLY * max(1, len(known)):
+        return "numeric"
+    distinct = set(cells)
+    if cells and all(PurePath(cell).suffix.lower() in SUFFIXES for cell in distinct):
+        return "image"
+    return "categorical" if len(distinct) <= MOST_CATEGORIES else "text"
+
+
+def as_number(cell: Any) -> float | None:
+    """The number that a cell holds, also with a decimal comma; None if it holds none."""
+    text = str(cell).strip()
+    for written in (text, text.replace(",", ".") if text.count(",") == 1 and "." not in text else ""):
+        try:
+            value = float(written)
+        except ValueError:
+            continue
+        return value if math.isfinite(value) else None
+    return None
+
+
+def is_vectors(table: Table, options: DataOptions) -> bool:
+    """Whether the named columns are one column of lists."""
+    names = [name.partition(":")[0] for name in options.columns]
+    return len(names) == 1 and names[0] in table.rows.column_names and shape_of(table, names[0]) == "vector"
+
+
+def read_vectors(table: Table, name: str) -> NDArray[np.float32]:
+    """A column of lists of numbers (rows, width); all of one width, no gaps."""
+    cells = table.cells(name, "vector")
+    width = len(cells[0]) if cells and cells[0] is not None else 0
+    for row, cell in enumerate(cells):
+        if cell is None or len(cell) != width or not width:
+            has = "nothing" if cell is None else f"{len(cell)} numbers"
+            raise DataError(f"{table.where(row)}: column '{name}' holds {has}, the first row {width}")
+    try:
+        values = np.array(cells, dtype=np.float32)
+    except (TypeError, ValueError):
+        raise DataError(f"{table.path.name}: column '{name}' holds lists of something else than numbers") from None
+    bad = np.flatnonzero(~np.isfinite(values).all(axis=1))
+    if bad.size:
+        raise DataError(f"{table.where(int(bad[0]))}: column '{name}' holds a value that is not a number")
+    return values
+
+
+def read_rows(table: Table, wanted: Sequence[str], known: tuple[Column, ...] = ()) -> Read:
+    """Columns of numbers and categories; ``known`` says what the columns of an earlier part were."""
+    described = {column.name: column for column in known}
+    values, columns, problems = [], [], []
+    for spec in wanted:
+        name, _, said = spec.partition(":")
+        if said not in ("", "number", "category"):
+            raise DataError(f"columns: '{spec}' does not fit: after a colon comes number or category")
+        cells = table.cells(name, "table")
+        before = described.get(name)
+        shape = {"number": "numeric", "category": "categorical"}.get(said) or (
+            before.kind if before is not None else shape_of(table, name)
+        )
+        if shape == "numeric":
+            column, numbers, found = Column(name), *_numbers(table, name, cells)
+        elif shape == "categorical":
+            column, numbers, found = _categories(table, name, cells, before)
+        else:
+            raise DataError(
+                f"{table.path.name}: column '{name}' is neither numbers nor at most {MOST_CATEGORIES} categories: "
+                "leave it out of `columns`"
+            )
+        values.append(numbers)
+        columns.append(column)
+        problems += found
+    return Read(np.stack(values, axis=1), tuple(columns), tuple(problems))
+
+
+def _numbers(table: Table, name: str, cells: Sequence[Any]) -> tuple[NDArray[np.float32], list[str]]:
+    out = np.full(len(cells), np.nan, dtype=np.float32)
+    for row, cell in enumerate(cells):
+        if cell is None or str(cell).strip().lower() in MISSING:
+            continue
+        number = as_number(cell)
+        if number is None:
+            raise DataError(
+                f"{table.where(row)}: column '{name}' holds numbers, but '{cell}' is none: correct the cell, or set "
+                f'columns="...,{name}:category,..." to read the column as categories'
+            )
+        out[row] = number
+    missing = int(np.isnan(out).sum())
+    if missing == len(cells):
+        raise DataError(f"{table.path.name}: column '{name}' is empty: leave it out of `columns`")
+    return out, [f"column '{name}' has no number in {missing} of {len(cells)} rows"] if missing else []
+
+
+def _categories(
+    table: Table, name: str, cells: Sequence[Any], before: Column | None
+) -> tuple[Column, NDArray[np.float32], list[str]]:
+    texts = ["" if cell is None else str(cell).strip() for cell in cells]
+    values = before.values if before is not None else tuple(sorted({text for text in texts if text}))
+    if len(values) > MOST_CATEGORIES:
+        raise DataError(
+            f"{table.path.name}: column '{name}' has {len(values)} categories, more than {MOST_CATEGORIES}: leave it "
+            "out of `columns`"
+        )
+    codes = {value: float(code) for code, value in enumerate(values)}
+    out = np.array([codes.get(text, np.nan) for text in texts], dtype=np.float32)
+    new = sorted({text for text in texts if text and text not in codes})
+    note = f"column '{name}' has categories here that the training part does not have: {', '.join(new[:5])}"
+    return Column(name, "categorical", values), out, [note] if new else []
