@@ -218,7 +218,7 @@ def test_help_has_an_example(chase, command):
 
 def text_about(how: str, length: int) -> dict[str, object]:
     """What model.json says of a model of texts."""
-    _, vocabulary = texts.tokenize([""], how, length)
+    _, vocabulary, _ = texts.tokenize([""], how, length)
     letters = texts.LETTERS if how == "characters" else ""
     return {"kind": "text", "shape": [length], "letters": letters, "net": {"vocabulary": vocabulary}}
 
@@ -228,7 +228,7 @@ def text_about(how: str, length: int) -> dict[str, object]:
 @example(text="To be, or not to be: \nthat is the Question~ é")
 def test_texts_are_read_as_training_texts_are(how, text):
     for length in (5, 30):
-        wanted, _ = texts.tokenize([text], how, length)
+        wanted, _, _ = texts.tokenize([text], how, length)
         got, _ = load_model.read_text(text, text_about(how, length))
         assert got.tolist() == wanted[0].tolist()
 

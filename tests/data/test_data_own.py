@@ -13,7 +13,7 @@ import torch
 from data_files import encode, pixels
 
 from chase.core.errors import DataError
-from chase.data import hub, sources, tables
+from chase.data import cells, hub, sources, tables
 from chase.data.options import DataOptions
 from chase.data.texts import BUCKETS, LETTERS, characters, word_token, words
 
@@ -181,7 +181,7 @@ def test_a_parquet_of_texts_with_a_test_file(tmp_path):
         (DataOptions(text_column="comment", site_column="place"), r"has no site column 'place'"),
         (DataOptions(image_column="picture"), r"has no image column 'picture'"),
         (DataOptions(image_column="a", text_column="b"), "give one of them"),
-        (DataOptions(text_column="comment", classes=("yes", "maybe")), r"label 'no' \(row 1\) is not one of the 2"),
+        (DataOptions(text_column="comment", classes=("yes", "maybe")), r"line 3: label 'no' is not one of"),
         (DataOptions(text_column="comment", classes=("yes", "no", "no")), "names a class twice"),
         (DataOptions(text_column="comment", test_data="nowhere.csv"), "nowhere.csv does not exist"),
     ],
@@ -195,10 +195,10 @@ def test_tables_that_do_not_fit_are_refused_in_a_sentence(tmp_path, options, wor
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        ("a,b\n1,2\n", "name its text_column or image_column; it has: a, b"),
+        ("a,b\n1,2\n", "no column called label.*set label_column to one of a, b"),
         ("text,label\nx,\ny,\n", "no sample has a label"),
-        ("text,label,site\nx,1,here\ny,2,\n", "site column 'site' is empty in row 1"),
-        ("text,label\nx,1\ny,2,3\n", "cannot read"),
+        ("text,label,site\nx,1,here\ny,2,\n", "x.csv, line 3: the site column 'site' is empty"),
+        ("text,label\nx,1\ny,2,3\n", "line 3: 3 cells, but the header has 2"),
         ("text,label\nx,1\ny,2\n", "no labelled sample left to test on"),
     ],
 )
@@ -211,7 +211,7 @@ def test_paths_that_lead_nowhere(tmp_path):
     with pytest.raises(DataError, match="does not exist"):
         sources.load(str(tmp_path / "nothing"))
     (tmp_path / "empty").mkdir()
-    with pytest.raises(DataError, match="holds no images in subfolders"):
+    with pytest.raises(DataError, match="holds no images: put them into"):
         sources.load(str(tmp_path / "empty"))
     (tmp_path / "x.pdf").write_text("x")
     with pytest.raises(DataError, match="is none of"):
@@ -224,7 +224,7 @@ def test_labels_of_a_parquet_outside_its_class_list(tmp_path):
     names = json.dumps({"info": {"features": {"label": {"names": ["a", "b"]}}}})
     table = pa.table({"text": ["x", "y", "z"], "label": [0, 1, 2]}).replace_schema_metadata({"huggingface": names})
     pq.write_table(table, tmp_path / "t.parquet")
-    with pytest.raises(DataError, match=r"label '2' \(row 2\) is not one of the 2 classes a, b"):
+    with pytest.raises(DataError, match=r"row 2 .counted from 0.: label .2. is not one of the 2 classes a, b"):
         sources.load(str(tmp_path / "t.parquet"))
 
 
@@ -277,7 +277,7 @@ def test_hub_parts_are_saved_in_the_local_layout(tmp_path):
     hub.save_parts({"train": part, "test": part}, tmp_path)
     table = tables.read_table(tmp_path / "train.parquet")
     assert tables.class_names(table, "label") == ("no", "yes")
-    assert tables.labels_as_text(table, "label") == ["no", "yes"]
+    assert cells.labels_as_text(table, "label") == ["no", "yes"]
 
 
 def test_idx_files_become_upright_images(tmp_path):

@@ -13,8 +13,8 @@ from site_room.cutting import CANARY, HELD_OUT, SHADE
 from site_room.sites import all_bytes, now, play, put, some, tiny_site
 
 from chase.core.errors import LabelError
+from chase.home.originals import keep_texts
 from chase.site import change
-from chase.site.arrays import keep_texts
 from chase.site.place import Site
 
 

@@ -16,6 +16,7 @@ from chase.client.build import build_net
 from chase.core.errors import ChaseError, DataError
 from chase.core.messages import RoundOrder
 from chase.federation.ops.processes import ProcessSpec, Supervisor
+from chase.home.originals import original_name
 from chase.home.views import HomeView
 from chase.models.net import get_weights
 from chase.site import samples
@@ -97,10 +98,10 @@ def test_texts_that_are_added_are_read_by_people_too(tmp_path: Path) -> None:
     samples.init(tmp_path / "home", SiteCard("site-t"), [first], samples.DataOptions(text_length=8))[0].close()
     assert "1 samples added, 1 of them labelled" in run("site", "add", tmp_path / "home", more)
     site = Site(tmp_path / "home")
-    sample = site.home.inbox.sample_named("more-1.txt")
+    sample = site.home.inbox.sample_named("more.csv:3")
     assert sample is not None
     assert HomeView(site.home).show(sample).body == b"no news"
-    assert not (tmp_path / "home" / "originals" / "more-0.txt").exists()
+    assert not (tmp_path / "home" / "originals" / original_name("more.csv:2")).exists()
 
 
 @pytest.mark.parametrize("folder", ["Cat", "later"])
@@ -194,15 +195,15 @@ def test_texts_are_read_by_people_and_trained_on_as_numbers(tmp_path: Path) -> N
     assert problems == ()
     assert site.classes == ("no", "yes")
     assert site.home.card.vocabulary > 0
-    sample = site.home.inbox.sample_named("notes-20.txt")
+    sample = site.home.inbox.sample_named("notes.csv:22")
     assert sample is not None
     assert HomeView(site.home).show(sample).body == b"nobody knows this one"
     settings = tiny_settings(net="text-bag")
     weights = get_weights(build_net(settings, site.samples(), 2))
     update = take_turn(site, settings, 0, RoundOrder("run", 1, 0, weights))
     assert update.num_labeled == 20
-    run("site", "forget", tmp_path / "home", "notes-20.txt")
-    assert not (tmp_path / "home" / "originals" / "notes-20.txt").exists()
+    run("site", "forget", tmp_path / "home", "notes.csv:22")
+    assert not (tmp_path / "home" / "originals" / original_name("notes.csv:22")).exists()
 
 
 def test_the_first_turn_and_the_first_questions_of_a_site_with_people(tmp_path: Path, scans: Path) -> None:

@@ -55,6 +55,11 @@ def fill_columns(table: Table, options: DataOptions) -> DataOptions:
     names = table.rows.column_names
     found = {what: next((n for n in usual if n in names), "") for what, usual in USUAL.items()}
     label, site = (_chosen(getattr(options, f"{what}_column"), found[what]) for what in ("label", "site"))
+    if not label and not options.classes:
+        raise DataError(
+            f"{table.path.name} has no column called {', '.join(USUAL['label'])}: set label_column to one of "
+            f"{', '.join(names)}, or name the `classes` if nothing is labelled yet"
+        )
     key = _chosen(options.id_column, found["id"] if _is_key(table, found["id"]) else "")
     image, text = options.image_column, options.text_column
     if image and text:
@@ -91,7 +96,11 @@ def _by_content(table: Table, options: DataOptions, names: Sequence[str]) -> Dat
         if len(several) > 1:
             raise DataError(f"{table.path} has several columns of {shape}s ({', '.join(several)}): name one to use")
         if several:
-            return replace(options, image_column=several[0]) if shape == "image" else replace(options, columns=several)
+            return (
+                replace(options, image_column=several[0])
+                if shape == "image"
+                else replace(options, columns=(several[0],))
+            )
     texts = by_shape.get("text", [])
     if len(texts) == 1 and len(names) == 1:
         return replace(options, text_column=texts[0])

@@ -51,6 +51,18 @@ class Column:
         return cls(body["name"], body["kind"], tuple(body["values"]))
 
 
+def row_cells(row: NDArray[Any], columns: tuple[Column, ...] = ()) -> list[tuple[str, str]]:
+    """A row of a table as a person reads it: name and value of each column; of a vector the numbers."""
+    if not columns:
+        return [(str(at), f"{value:.6g}") for at, value in enumerate(row.tolist())]
+    cells = []
+    for column, value in zip(columns, row.tolist(), strict=True):
+        missing = value != value
+        shown = column.values[int(value)] if column.values and not missing else f"{value:.7g}"
+        cells.append((column.name, "(missing)" if missing else shown))
+    return cells
+
+
 @dataclass(frozen=True)
 class Samples:
     """Inputs by sample id, without labels."""
@@ -167,6 +179,8 @@ class DataSet:
     """The original file of each sample, relative to the folder of the table that names it."""
     seconds: float = 0.0
     """Recordings: their length."""
+    originals: str = ""
+    """The folder that names or files of samples are relative to, where their originals are files."""
 
     def tested_on(self, rows: SampleIds) -> DataSet:
         """The same with only these rows of the test part."""

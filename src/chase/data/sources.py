@@ -98,7 +98,9 @@ def read(name: str, data_dir: str, options: DataOptions) -> DataSet:
     if name == "digits":
         return digits()
     if name not in KNOWN and not name.startswith(hub.PREFIX) and looks_like_path(name):
-        return load_own(Path(name), options).data_set()
+        own = load_own(Path(name), options).data_set()
+        folder = Path(name) if own.train_files is None else Path(name) if Path(name).is_dir() else Path(name).parent
+        return replace(own, originals=str(folder.resolve()) if own.train.kind == "image" else "")
     check_name(name)
     place = find_local(name, data_dir) or hub.get(name, data_dirs(data_dir)[0])
     return (load_known(name, place, options) if name in KNOWN else load_own(place, options)).data_set()

@@ -10,13 +10,11 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 import numpy as np
 from numpy.typing import NDArray
@@ -61,12 +59,6 @@ class HomeCard:
     """Where the samples came from."""
     originals: str = ""
     """Directory of the original files, named as the samples are; shown instead of the decoded samples."""
-
-
-def original_name(name: str) -> str:
-    """The file name under which the text of a sample is kept, whatever its users call it."""
-    plain = quote(name, safe=" ")
-    return f"{plain if len(plain) <= 200 else hashlib.sha256(name.encode()).hexdigest()}.txt"
 
 
 def write_durably(path: Path, content: bytes) -> None:

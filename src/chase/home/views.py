@@ -17,7 +17,9 @@ from PIL import Image
 from safetensors import SafetensorError, safe_open
 
 from chase.core.errors import LabelError
+from chase.data.resident import Column, row_cells
 from chase.home.home import Home
+from chase.home.originals import find_original
 
 AS_IS = {".png": "image/png", ".jpg": "image/jpeg", ".jpeg": "image/jpeg", ".gif": "image/gif", ".webp": "image/webp"}
 """Files that browsers show as they are; other images become PNG."""
@@ -56,10 +58,10 @@ def plain_text(tokens: NDArray[Any], alphabet: str) -> str:
     return "".join(alphabet[t] if 0 <= t < len(alphabet) else "\N{REPLACEMENT CHARACTER}" for t in tokens.tolist())
 
 
-def original(root: Path, name: str) -> Shown | None:
+def original(home: Path, root: Path, name: str) -> Shown | None:
     """The original file of a sample, None if there is none below ``root``."""
-    path = (root / name).resolve()
-    if not path.is_relative_to(root.resolve()) or not path.is_file():
+    path = find_original(home, root, name)
+    if path is None:
         return None
     suffix = path.suffix.lower()
     if suffix in AS_IS:
@@ -100,10 +102,13 @@ class HomeView:
         if name is None or row >= self._ids.size or self._ids[row] != sample:
             raise LabelError(f"there is no sample {sample} here")
         if card.originals:
-            found = original(Path(card.originals), name)
+            found = original(self._home.path, Path(card.originals), name)
             if found is not None:
                 return found
         inputs = self._file.get_slice("inputs")[row : row + 1][0]
+        if card.kind in ("table", "vectors"):
+            columns = tuple(Column.from_json(column) for column in card.columns)
+            return Shown(TEXT, "\n".join(f"{key}: {value}" for key, value in row_cells(inputs, columns)).encode())
         if card.kind == "text":
             return Shown(TEXT, plain_text(inputs, card.alphabet).encode())
         return Shown("image/png", png(inputs))

@@ -11,8 +11,9 @@ from chase.core.messages import ClientId
 from chase.data.resident import DataSet
 from chase.data.texts import LETTERS
 from chase.home.home import Home, HomeCard
+from chase.home.originals import ORIGINALS, keep_files, keep_texts
 from chase.simulation.clients import HOME
-from chase.simulation.world import World
+from chase.simulation.world import World, owner_names
 
 
 def open_home(run: Path, world: World, data: DataSet, client: ClientId) -> Home:
@@ -22,9 +23,10 @@ def open_home(run: Path, world: World, data: DataSet, client: ClientId) -> Home:
         return Home(path)
     ids, state = world.parts[client], world.start(client)
     known = state.pools.labeled
+    texts, owners = data.train_texts, owner_names(world.settings, data)
     card = HomeCard(
         client=client,
-        name=f"{data.name}, client {client}",
+        name=f"{data.name}, {owners[client]}" if owners else f"{data.name}, client {client}",
         classes=data.classes,
         kind=data.train.kind,
         alphabet=alphabet(data),
@@ -35,15 +37,22 @@ def open_home(run: Path, world: World, data: DataSet, client: ClientId) -> Home:
         scale=data.train.scale,
         columns=tuple(column.to_json() for column in data.train.columns),
         data={"source": world.settings.data},
+        originals=str((path / ORIGINALS).resolve()) if texts is not None else data.originals,
     )
     initial = dict(zip(known.tolist(), state.labels_of(known).tolist(), strict=True))
     inputs = np.ascontiguousarray(data.train.inputs[ids].numpy())
-    return Home.create(path, card, ids, inputs, initial=initial)
+    names = None if data.train_names is None else [data.train_names[row] for row in ids.tolist()]
+    path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if names is not None and texts is not None:
+        keep_texts(path, names, [texts[row] for row in ids.tolist()])
+    if names is not None and data.train_files is not None:
+        keep_files(path, names, [data.train_files[row] for row in ids.tolist()])
+    return Home.create(path, card, ids, inputs, names, initial)
 
 
 def alphabet(data: DataSet) -> str:
-    """The character of each token; texts whose tokens cannot be turned back are refused."""
-    if data.train.kind != "text":
+    """The character of each token; texts of which neither these nor the originals are kept are refused."""
+    if data.train.kind != "text" or data.train_texts is not None:
         return ""
     if data.train.vocabulary == len(LETTERS):
         return LETTERS

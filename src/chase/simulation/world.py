@@ -83,10 +83,14 @@ def initial_rows(settings: Settings, client: ClientId, part: SampleIds, truth: N
 def count_coverage(settings: Settings, data: DataSet, parts: list[SampleIds]) -> Coverage:
     """Who holds what, and has which labels, before the first round."""
     labeled = [initial_rows(settings, client, part, data.train_labels) for client, part in enumerate(parts)]
-    names: list[str] = []
-    if settings.partition == "natural":
-        names = [data.group_names[owner] for owner in owners_of(settings, data)]
-    return coverage(data.train_labels, data.classes, parts, labeled, names)
+    return coverage(data.train_labels, data.classes, parts, labeled, owner_names(settings, data))
+
+
+def owner_names(settings: Settings, data: DataSet) -> list[str]:
+    """The name of each client, where clients are owners that the data names."""
+    if settings.partition != "natural":
+        return []
+    return [data.group_names[owner] for owner in owners_of(settings, data)]
 
 
 def shortages(settings: Settings, table: Coverage) -> list[str]:

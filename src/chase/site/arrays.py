@@ -13,9 +13,7 @@ from numpy.typing import NDArray
 from chase.client.state import ClientState
 from chase.core.pools import SampleIds
 from chase.core.weights import Array, Arrays, read, to_bytes
-from chase.home.home import original_name, write_durably
-
-ORIGINALS = "originals"
+from chase.home.home import write_durably
 
 
 def write_arrays(path: Path, name: str, arrays: Arrays) -> None:
@@ -38,13 +36,6 @@ def read_start(path: Path) -> ClientState:
     """The state before the first turn."""
     arrays = read_arrays(path, "start")
     return ClientState.start(arrays["ids"], arrays["labeled"], arrays["labels"])
-
-
-def keep_texts(path: Path, names: Sequence[str], texts: Sequence[str]) -> None:
-    """Texts become numbers for the network; people read them from these files."""
-    for name, text in zip(names, texts, strict=True):
-        (path / ORIGINALS).mkdir(exist_ok=True)
-        write_durably(path / ORIGINALS / original_name(name), text.encode())
 
 
 @dataclass(frozen=True)

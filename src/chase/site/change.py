@@ -16,8 +16,8 @@ from chase.core.errors import DataError, LabelError
 from chase.core.pools import SampleIds, as_ids, is_in
 from chase.core.weights import Array
 from chase.home.inbox import Given
+from chase.home.originals import keep_texts
 from chase.home.store import HomeStore
-from chase.site.arrays import keep_texts
 from chase.site.contents import hashes_of, keep_hashes, samples_by_content
 from chase.site.finish import erase_deleted, finish, known_ids
 from chase.site.place import Site

@@ -15,9 +15,10 @@ from chase.core.errors import LabelError
 from chase.core.messages import ClientId
 from chase.data.resident import DataSet, Samples
 from chase.home.home import Home, HomeCard
+from chase.home.originals import ORIGINALS, keep_texts
 from chase.settings import Settings
 from chase.simulation.world import World, split_among_clients
-from chase.site.arrays import ORIGINALS, Holdout, keep_texts, write_arrays, write_start
+from chase.site.arrays import Holdout, write_arrays, write_start
 from chase.site.place import MAKING, Site, SiteCard, check_name, write_card
 
 Labels = NDArray[np.int64]

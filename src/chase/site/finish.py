@@ -12,9 +12,10 @@ from collections.abc import Sequence
 import numpy as np
 
 from chase.core.pools import SampleIds, as_ids, is_in
-from chase.home.home import Home, original_name
+from chase.home.home import Home
+from chase.home.originals import ORIGINALS, original_name
 from chase.home.store import HomeStore
-from chase.site.arrays import ORIGINALS, Holdout, read_arrays, read_start, write_arrays, write_start
+from chase.site.arrays import Holdout, read_arrays, read_start, write_arrays, write_start
 
 
 def known_ids(home: Home) -> SampleIds:

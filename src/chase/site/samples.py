@@ -21,8 +21,9 @@ from chase.data.options import DataOptions
 from chase.data.readers import PartFiles, is_table, read_part
 from chase.data.resident import Column, Samples
 from chase.data.user_data import as_read
+from chase.home.originals import ORIGINALS
 from chase.site.agreement import Agreement
-from chase.site.arrays import ORIGINALS, Holdout
+from chase.site.arrays import Holdout
 from chase.site.create import create
 from chase.site.place import Site, SiteCard
 
@@ -154,7 +155,8 @@ def read_more(site: Site, paths: Sequence[Path]) -> tuple[Raw, NDArray[np.int64]
     kept = dict(site.card.source.get("options", {}))
     if not kept:
         raise DataError(f"{site.path} was cut from a data set; only a site with data of its own takes new files")
-    options = DataOptions(**{key: tuple(v) if isinstance(v, list) else v for key, v in kept.items()})
+    read_as: dict[str, Any] = {key: tuple(v) if isinstance(v, list) else v for key, v in kept.items()}
+    options = DataOptions(**read_as)
     shape = site.samples().shape
     options = replace(options, classes=site.classes)
     if site.home.card.kind == "image":
