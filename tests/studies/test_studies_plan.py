@@ -142,7 +142,7 @@ def test_the_variants_of_ev_stand_beside_random_selection_and_all_methods_share_
 
 def test_the_estimate_counts_the_start_of_a_process(tmp_path: Path) -> None:
     (job,) = plan(find_study("ablation"), Options(("digits",), ("EV",), 2, 1))
-    (waiting,) = look(StudyPlan("ablation", tmp_path / "ablation.study.json", [job]), [job])
+    (waiting,) = look(StudyPlan("ablation", tmp_path / "ablation.study.json", [job]), [job], starts=True)
     assert waiting.start_seconds > 0.2
     assert waiting.left == pytest.approx(2 * waiting.expected + waiting.start_seconds)
     waiting.state = "running"

@@ -159,7 +159,14 @@ def test_directories_of_one_study_are_told_apart(finished: Path, tmp_path: Path)
 def test_every_figure_of_a_study_is_drawn(finished: Path, name: str) -> None:
     (result,) = read_studies(finished)
     methods = result.scenes[0].methods
-    ends = [replace(run, settings={**run.settings, "cycle_rounds": 1}) for run in methods[0].runs]
+    ends = [
+        replace(
+            run,
+            settings={**run.settings, "cycle_rounds": 1},
+            metrics=[{**line, "observed_ev": 0.5 + 0.1 * line["round"]} for line in run.metrics],
+        )
+        for run in methods[0].runs
+    ]
     drawn = FIGURES[name]([MethodRuns("EV", ends), *methods[1:]])
     assert drawn is not None
     assert drawn.svg.startswith("<svg")

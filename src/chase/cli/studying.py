@@ -169,7 +169,7 @@ def show_studies(as_json: JsonOpt = False) -> None:
 
 def show_plan(work: StudyPlan, workers: int, as_json: bool) -> None:
     """What would run, arm by arm, and about how long it would take."""
-    progress = {p.job.name: p for p in look(work, work.jobs)}
+    progress = {p.job.name: p for p in look(work, work.jobs, starts=True)}
     left = seconds_left(list(progress.values()), workers)
     if as_json:
         jobs = {name: {"state": p.state, "rounds": p.rounds, "seconds": p.left} for name, p in progress.items()}

@@ -34,8 +34,6 @@ class Progress:
     job: StudyJob
     expected: float
     """Seconds a round by the estimate."""
-    start_seconds: float = 0.0
-    """Seconds that its process needs before the first round, by the estimate."""
     state: str = "waiting"
     """waiting, running, done or failed."""
     rounds: int = 0
@@ -45,6 +43,8 @@ class Progress:
     """Seconds of the rounds since."""
     accuracy: float | None = None
     problem: str = ""
+    start_seconds: float = 0.0
+    """Seconds that its process needs before the first round, by the estimate; 0 where that was not measured."""
     _read: int = field(default=0, repr=False)
 
     def update(self, directory: Path) -> None:
@@ -86,8 +86,8 @@ def seconds_left(jobs: Sequence[Progress], workers: int) -> float:
     return pace * max(sum(p.left for p in jobs) / workers, max((p.left for p in jobs), default=0.0))
 
 
-def look(plan: StudyPlan, jobs: Sequence[StudyJob]) -> list[Progress]:
-    """Where each job stands; the same run in two parts of a study is one job."""
+def look(plan: StudyPlan, jobs: Sequence[StudyJob], starts: bool = False) -> list[Progress]:
+    """Where each job stands; the same run in two parts of a study is one job. ``starts``: measure their start too."""
     once = {job.name: job for job in jobs}
     found = []
     for job in once.values():
@@ -98,7 +98,7 @@ def look(plan: StudyPlan, jobs: Sequence[StudyJob]) -> list[Progress]:
             progress.rounds = len(read_jsonl(plan.directory / job.name / "metrics.jsonl"))  # packed, if exported
         else:
             progress.expected = seconds_a_round(job.settings)
-            progress.start_seconds = seconds_to_start(job.settings)
+            progress.start_seconds = seconds_to_start(job.settings) if starts else 0.0
         progress.at_start, progress.seconds = progress.rounds, 0.0
         found.append(progress)
     return found
