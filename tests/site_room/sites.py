@@ -15,6 +15,7 @@ from chase.data.resident import DataSet, Samples
 from chase.home.store import HomeStore
 from chase.models.net import get_weights
 from chase.settings import Settings
+from chase.simulation.world import World
 from chase.site import change
 from chase.site.create import cut
 from chase.site.place import Site, SiteCard
@@ -36,7 +37,8 @@ def tiny_settings(**changes: object) -> Settings:
 
 def tiny_site(path: Path, number: int = 0, annotator: str = "simulated", name: str = "", held_out: bool = True) -> Site:
     card = SiteCard(name or f"site-{number}", annotator)
-    return cut(path, tiny_settings(), tiny_data(), number, card, held_out)
+    data = tiny_data()
+    return cut(path, World.of(tiny_settings(), data), data, number, card, held_out)
 
 
 def first_order(site: Site, settings: Settings, round: int = 1) -> RoundOrder:

@@ -7,6 +7,7 @@ import json
 import re
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -16,6 +17,7 @@ from rich.table import Table
 
 from chase import settings as settings_room
 from chase.cli.federation import keep_going, need_flower, warn_insecure
+from chase.client.build import check_device
 from chase.core.errors import ChaseError, FederationError
 from chase.data.options import DataOptions
 from chase.federation.ops.processes import running, take_down
@@ -27,6 +29,9 @@ from chase.site.status import status as status_of
 HomeArg = Annotated[Path, typer.Argument(help="The site's directory.")]
 JsonOpt = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 SetOpt = Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change a setting; repeatable.")]
+DeviceOpt = Annotated[
+    str | None, typer.Option("--device", help="Where the site trains: cpu, or cuda with a graphics card [cpu].")
+]
 
 HOST = re.compile(r"(?!-)[A-Za-z0-9_-]{1,63}(\.[A-Za-z0-9_-]{1,63})*\.?")
 """What can be the name of a machine."""
@@ -69,6 +74,7 @@ def init(
         int | None, typer.Option(help="Labels a request, if the site has a say of its own.", min=0)
     ] = None,
     period: Annotated[int | None, typer.Option(help="Turns between requests, likewise.", min=1)] = None,
+    device: DeviceOpt = None,
 ) -> None:
     """Make a site: index its data, fill its pools, make its inbox and its key."""
     if annotator not in ("page", "simulated"):
@@ -83,7 +89,8 @@ def init(
         channels=channels,
     )
     agreed = None if agreement is None else Agreement.from_json(read_file(agreement))
-    card = SiteCard(name, annotator, budget, period)
+    check_device(device or "cpu")
+    card = SiteCard(name, annotator, budget, period, device or "cpu")
     make_key = key_maker()  # before anything is built
     site, problems = samples.init(home, card, [data], options, agreed, hold_out)
     make_key(home / "node.key", name)
@@ -195,6 +202,7 @@ def connect(
     insecure: Annotated[
         bool, typer.Option("--insecure", help="No encryption, no authentication. For trying out.")
     ] = False,
+    device: DeviceOpt = None,
 ) -> None:
     """Connect a site to its federation and keep it connected until Ctrl-C or SIGTERM."""
     need_flower()
@@ -207,7 +215,11 @@ def connect(
         warn_insecure()
     if ca is not None and not ca.is_file():
         raise FederationError(f"there is no certificate {ca}: copy the federation's keys/ca.crt here")
-    name = Site(home).card.name
+    site = Site(home)
+    if device is not None:
+        check_device(device)
+        site.keep(replace(site.card, device=device))
+    name = site.card.name
     job = launch.site_job(home, name, server, None if ca is None else ca.resolve())
     keep_going(home / "processes.json", [job], f"{name} is connecting to {server}; log: {job.log}")
 

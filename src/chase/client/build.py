@@ -1,16 +1,78 @@
-"""The one place that makes networks and clients."""
+"""The one place that makes networks and clients: every engine and every real site comes here."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
 from torch import nn
 
+from chase.annotation.annotator import Annotator
+from chase.annotation.behaviour import Behaviour, behaviours, per_cycle
+from chase.annotation.oracle import Oracle
+from chase.client.context import ClientContext
+from chase.client.turn import Client, StateStore
+from chase.core.errors import SettingsError
+from chase.core.messages import ClientId
+from chase.core.pools import SampleIds
 from chase.data.resident import Samples
 from chase.models.catalog import NetSpec, build
 from chase.settings import Settings
 
 
+@dataclass(frozen=True)
+class Truth:
+    """What a simulated annotator knows: the class number of each sample, -1 where nobody knows."""
+
+    ids: SampleIds
+    labels: NDArray[np.int64]
+
+
 def build_net(settings: Settings, samples: Samples, num_classes: int) -> nn.Module:
-    """The network that the settings name for these samples, with its initial weights."""
+    """The network that the settings name for these samples, with its initial weights, on the device they name."""
+    check_device(settings.device)
     net = build(NetSpec.of(settings.net, samples, num_classes, settings.dropout, settings.init), settings.seed)
     net.plain_kernels = settings.kernels == "plain"  # type: ignore[assignment]
-    return net
+    return net.to(settings.device)
+
+
+def build_client(
+    number: ClientId,
+    settings: Settings,
+    samples: Samples,
+    net: nn.Module,
+    num_classes: int,
+    behaviour: Behaviour,
+    annotator: Annotator | Truth,
+    store: StateStore,
+) -> Client:
+    """A client. Its annotator is a person's inbox, whose questions then show the model's guess, or the truth."""
+    for_people = not isinstance(annotator, Truth)
+    context = ClientContext(number, settings, samples, net, num_classes, behaviour, for_people)
+    if isinstance(annotator, Truth):
+        ids, labels, wrong, delay = annotator.ids, annotator.labels, settings.wrong_labels, settings.answer_delay
+        annotator = Oracle(ids, labels, num_classes, seed=settings.seed, wrong=wrong, delay=delay)
+    return Client(context, annotator, store)
+
+
+def usual_behaviours(settings: Settings) -> list[Behaviour]:
+    """How each client labels by the settings, cycles aside."""
+    return behaviours(settings.behaviour, settings.clients, settings.seed, settings.budget, settings.period)
+
+
+def behaviour_of(settings: Settings, usual: Behaviour, unlabeled: int) -> Behaviour:
+    """The usual behaviour; in cycles a share of the original unlabelled pool, asked for once per cycle."""
+    if settings.form == "cycles" and settings.budget:
+        return per_cycle(unlabeled, settings.cycle_rounds, settings.cycle_budget)
+    return usual
+
+
+def check_device(device: str) -> None:
+    """Refuse a device that torch does not know or does not have."""
+    try:
+        torch.empty(1, device=device)
+    except (RuntimeError, AssertionError) as error:
+        reason = str(error).splitlines()[0]
+        raise SettingsError(f"device = '{device}' cannot be used here ({reason}): use device=cpu") from None

@@ -113,8 +113,7 @@ class Experiment:
 
     def world(self) -> World:
         """What the engine is made of."""
-        data = self.data
-        return World(self.record.settings, data.train, data.train_labels, data.num_classes, self.parts, data.test)
+        return World.of(self.record.settings, self.data, self.parts)
 
     def open_home(self) -> Home:
         """The home of the client that a person labels, made when it is first needed."""

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
-from chase.annotation.oracle import Oracle
-from chase.client.context import ClientContext
+from chase.annotation.annotator import Annotator
+from chase.client.build import Truth, build_client, usual_behaviours
 from chase.client.state import ClientState
-from chase.client.turn import Client, Turn
+from chase.client.turn import Client, StateStore, Turn
 from chase.core.errors import CheckpointError
 from chase.core.messages import ClientId, RoundOrder
 from chase.home.home import Home
@@ -49,7 +47,7 @@ class SimulatedClients:
 
     def __init__(self, world: World, checkpoint: Checkpoint) -> None:
         self._world, self._checkpoint = world, checkpoint
-        self._behaviours = world.behaviours()
+        self._usual = usual_behaviours(world.settings)
         self._clients: dict[ClientId, tuple[Client, FileStore]] = {}
         self._home: Home | None = None
         self.net = world.net()
@@ -62,7 +60,7 @@ class SimulatedClients:
         known = self._clients.get(client)
         if known is None or known[1].saved != saved:
             store = FileStore(client, self._checkpoint, self._world.start(client), saved)
-            known = self._clients[client] = (self._make(client, store), store)
+            known = self._clients[client] = (self._make(client, self._world.truth_of(client), store), store)
         turn = known[0].take_turn(order)
         if known[1].saved is None:
             raise CheckpointError(f"the state of client {client} was not saved")
@@ -72,18 +70,12 @@ class SimulatedClients:
         """The turn of the client that a person labels: its home holds its state, the checkpoint a copy."""
         self._home = self._home or Home(self._checkpoint.path.parent / HOME)
         store = HomeStore(self._home, self._world.start(client))
-        turn = Client(replace(self._context(client), for_people=True), store, store).take_turn(order)
+        turn = self._make(client, store, store).take_turn(order)
         return turn, self._checkpoint.write_client(client, order.round, turn.state.to_arrays())
 
-    def _context(self, client: ClientId) -> ClientContext:
+    def _make(self, client: ClientId, annotator: Annotator | Truth, store: StateStore) -> Client:
         world = self._world
-        return ClientContext(
-            client, world.settings, world.samples, self.net, world.num_classes, self._behaviours[client]
+        behaviour = world.behaviour(client, self._usual[client])
+        return build_client(
+            client, world.settings, world.samples, self.net, world.num_classes, behaviour, annotator, store
         )
-
-    def _make(self, client: ClientId, store: FileStore) -> Client:
-        world, s, part = self._world, self._world.settings, self._world.parts[client]
-        oracle = Oracle(
-            part, world.truth[part], world.num_classes, seed=s.seed, wrong=s.wrong_labels, delay=s.answer_delay
-        )
-        return Client(self._context(client), oracle, store)

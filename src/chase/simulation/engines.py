@@ -5,9 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 
-import torch
-
-from chase.core.errors import SettingsError
+from chase.client.build import check_device
 from chase.core.messages import ClientId
 from chase.run.checkpoint import Checkpoint, SavedFile
 from chase.run.engine import Engine
@@ -34,17 +32,8 @@ def worker_count(settings: Settings) -> int:
 
 def make_engine(world: World, checkpoint: Checkpoint, saved: Mapping[ClientId, SavedFile]) -> Engine:
     """Workers on a CPU with several cores, else in process."""
-    check_device(world.settings.device)
+    check_device(world.settings.device)  # before processes are started
     count = worker_count(world.settings)
     if count == 0:
         return InProcess(world, checkpoint, saved)
     return Workers(world, checkpoint, saved, count)
-
-
-def check_device(device: str) -> None:
-    """Refuse a device that torch does not know or does not have."""
-    try:
-        torch.empty(1, device=device)
-    except (RuntimeError, AssertionError) as error:
-        reason = str(error).splitlines()[0]
-        raise SettingsError(f"device = '{device}' cannot be used here ({reason}): use device=cpu") from None

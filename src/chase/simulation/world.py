@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import nn
 
-from chase.annotation.behaviour import Behaviour, behaviours, per_cycle
-from chase.client.build import build_net
+from chase.annotation.behaviour import Behaviour
+from chase.client.build import Truth, behaviour_of, build_net, usual_behaviours
 from chase.client.state import ClientState
 from chase.core.errors import DataError, SettingsError
 from chase.core.messages import ClientId
@@ -104,7 +104,7 @@ def shortages(settings: Settings, table: Coverage) -> list[str]:
             f"{settings.rounds} rounds are no more than one cycle of {settings.cycle_rounds}, so nobody is asked: set "
             f"rounds={2 * settings.cycle_rounds} or more, or a shorter cycle_rounds"
         ]
-    kinds = behaviours(settings.behaviour, settings.clients, settings.seed, settings.budget, settings.period)
+    kinds = usual_behaviours(settings)
     free = table.samples - table.labeled.sum(axis=1)
     ends = [last_request(kind, int(count)) for kind, count in zip(kinds, free, strict=True)]
     short = [client for client, end in enumerate(ends) if end < settings.rounds]
@@ -135,13 +135,20 @@ class World:
     parts: list[SampleIds]
     test: Samples
 
-    def behaviours(self) -> list[Behaviour]:
-        """One a client; in cycles a share of its original unlabelled pool, asked for once a cycle."""
-        s = self.settings
-        if s.form == "cycles" and s.budget:
-            pools = [self.start(client).pools.unlabeled.size for client in range(s.clients)]
-            return [per_cycle(pool, s.cycle_rounds, s.cycle_budget) for pool in pools]
-        return behaviours(s.behaviour, s.clients, s.seed, s.budget, s.period)
+    @classmethod
+    def of(cls, settings: Settings, data: DataSet, parts: list[SampleIds] | None = None) -> World:
+        """The world of these settings; the data is divided here unless that was done before."""
+        divided = split_among_clients(settings, data) if parts is None else parts
+        return cls(settings, data.train, data.train_labels, data.num_classes, divided, data.test)
+
+    def behaviour(self, client: ClientId, usual: Behaviour) -> Behaviour:
+        """How a client labels: as usual, or by the cycle."""
+        return behaviour_of(self.settings, usual, self.start(client).pools.unlabeled.size)
+
+    def truth_of(self, client: ClientId) -> Truth:
+        """What the simulated annotator of a client knows."""
+        part = self.parts[client]
+        return Truth(part, self.truth[part])
 
     def start(self, client: ClientId) -> ClientState:
         """The client before its first turn."""

@@ -16,8 +16,7 @@ from chase.core.messages import ClientId
 from chase.data.resident import DataSet, Samples
 from chase.home.home import Home, HomeCard
 from chase.home.originals import ORIGINALS, keep_texts
-from chase.settings import Settings
-from chase.simulation.world import World, split_among_clients
+from chase.simulation.world import World
 from chase.site.arrays import Holdout, write_arrays, write_start
 from chase.site.place import MAKING, Site, SiteCard, check_name, write_card
 
@@ -88,15 +87,13 @@ def begin(path: Path) -> None:
         raise LabelError(f"cannot write {path}: {error.strerror or error}") from error
 
 
-def cut(path: Path, settings: Settings, data: DataSet, number: ClientId, card: SiteCard, held_out: bool) -> Site:
-    """A site that is exactly client ``number`` of a simulation with these settings.
+def cut(path: Path, world: World, data: DataSet, number: ClientId, card: SiteCard, held_out: bool) -> Site:
+    """A site that is exactly client ``number`` of a simulated world over this data.
 
     With ``held_out`` it also gets its share of the test part: the training part stays as in the simulation.
     """
-    parts = split_among_clients(settings, data)
-    world = World(settings, data.train, data.train_labels, data.num_classes, parts, data.test)
-    part = parts[number]
-    rows = np.arange(number, data.test_labels.size, settings.clients)
+    part = world.parts[number]
+    rows = np.arange(number, data.test_labels.size, world.settings.clients)
     return create(
         path,
         card,

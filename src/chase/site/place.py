@@ -27,6 +27,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from chase.client.build import Truth
 from chase.client.state import ClientState
 from chase.core.errors import LabelError
 from chase.core.files import locked
@@ -53,6 +54,8 @@ class SiteCard:
     """Labels a request, where the site has a say of its own."""
     period: int | None = None
     """Turns between requests, likewise."""
+    device: str = "cpu"
+    """Where it trains and infers: cpu, or cuda where it has a graphics card."""
     next_id: int = 0
     """The id of the next sample that is added; ids are never used twice."""
     source: Mapping[str, Any] = field(default_factory=dict)
@@ -91,10 +94,10 @@ class Site:
         """The state before the first turn."""
         return read_start(self.path)
 
-    def truth(self) -> dict[int, int]:
+    def truth(self) -> Truth:
         """What a simulated annotator knows."""
         arrays = self.read("truth")
-        return dict(zip(arrays["ids"].tolist(), arrays["labels"].tolist(), strict=True))
+        return Truth(arrays["ids"], arrays["labels"])
 
     def holdout(self) -> tuple[Samples, NDArray[np.int64]] | None:
         """The samples held out for evaluation and their labels, if there are any."""

@@ -5,14 +5,10 @@ The turn itself is ``chase.client.turn.Client``, the same shell that every engin
 
 from __future__ import annotations
 
-import numpy as np
 import torch
 
-from chase.annotation.annotator import Annotator
-from chase.annotation.behaviour import Behaviour, behaviours, per_cycle
-from chase.annotation.oracle import Oracle
-from chase.client.build import build_net
-from chase.client.context import ClientContext
+from chase.annotation.behaviour import Behaviour
+from chase.client.build import behaviour_of, build_client, build_net, usual_behaviours
 from chase.client.turn import Client
 from chase.core.errors import AgreementError
 from chase.core.messages import ClientId, ClientUpdate, RoundOrder
@@ -49,14 +45,17 @@ def sizes(site: Site) -> tuple[int, int, int]:
     return int(state.ids.size), 0 if held is None else int(held.ids.size), state.turn
 
 
-def behaviour_of(site: Site, settings: Settings, number: ClientId) -> Behaviour:
+def own_behaviour(site: Site, settings: Settings, number: ClientId) -> Behaviour:
     """How this site labels: its own say first, then the settings."""
-    if settings.form == "cycles" and settings.budget:
-        return per_cycle(int(site.start().pools.unlabeled.size), settings.cycle_rounds, settings.cycle_budget)
-    all_of_them = behaviours(settings.behaviour, settings.clients, settings.seed, settings.budget, settings.period)
-    usual = all_of_them[number % settings.clients]
+    usual = usual_behaviours(settings)[number % settings.clients]
     budget, period = site.card.budget, site.card.period
-    return Behaviour(usual.budget if budget is None else budget, usual.period if period is None else period)
+    own = Behaviour(usual.budget if budget is None else budget, usual.period if period is None else period)
+    return behaviour_of(settings, own, int(site.start().pools.unlabeled.size))
+
+
+def own_settings(site: Site, settings: Settings) -> Settings:
+    """The settings that the server sent, with what the site decides itself: the device it computes on."""
+    return settings.model_copy(update={"device": site.card.device})
 
 
 def objections(site: Site, settings: Settings, offered: Agreement) -> list[str]:
@@ -73,24 +72,10 @@ def check_agreement(site: Site, settings: Settings, digest: str) -> None:
 
 def client_of(site: Site, settings: Settings, number: ClientId) -> Client:
     """The site as a client."""
-    samples = site.samples()
-    net = build_net(settings, samples, len(site.classes))
-    context = ClientContext(number, settings, samples, net, len(site.classes), behaviour_of(site, settings, number))
-    store = HomeStore(site.home, site.start())
-    annotator: Annotator = store
-    if site.card.annotator == "simulated":
-        truth = site.truth()
-        ids = np.array(sorted(truth), dtype=np.int64)
-        labels = np.array([truth[i] for i in ids.tolist()], dtype=np.int64)
-        annotator = Oracle(
-            ids,
-            labels,
-            len(site.classes),
-            seed=settings.seed,
-            wrong=settings.wrong_labels,
-            delay=settings.answer_delay,
-        )
-    return Client(context, annotator, store)
+    own, samples, classes = own_settings(site, settings), site.samples(), len(site.classes)
+    net, store = build_net(own, samples, classes), HomeStore(site.home, site.start())
+    annotator = site.truth() if site.card.annotator == "simulated" else store
+    return build_client(number, own, samples, net, classes, own_behaviour(site, settings, number), annotator, store)
 
 
 def take_turn(site: Site, settings: Settings, number: ClientId, order: RoundOrder) -> ClientUpdate:
@@ -107,7 +92,7 @@ def tally(site: Site, settings: Settings, weights: Weights) -> tuple[int, int]:
     if held is None:
         return 0, 0
     samples, labels = held
-    net = build_net(settings, samples, len(site.classes))
+    net = build_net(own_settings(site, settings), samples, len(site.classes))
     set_weights(net, weights)
     predicted = logits(net, samples, torch.arange(len(samples))).argmax(dim=1).numpy()
     return int((predicted == labels).sum()), int(labels.size)

@@ -23,7 +23,7 @@ from chase.federation.rules import FederationDirectory, Rules
 from chase.models.card import ModelCard
 from chase.run.record import Record
 from chase.settings import Settings
-from chase.simulation.world import load_data, split_among_clients
+from chase.simulation.world import World, load_data
 from chase.site.agreement import Agreement, agreement_of
 from chase.site.create import cut
 from chase.site.place import SiteCard, read_card
@@ -117,7 +117,7 @@ class Loopback:
     ) -> Loopback:
         """Everything on disk: the server's directory, and sites cut from the data set, the first for a person."""
         data = load_data(settings)
-        split_among_clients(settings, data)
+        world = World.of(settings, data)
         charter = found(path, settings, rules, secure=secure)
         homes = {}
         for number in range(settings.clients):
@@ -125,7 +125,7 @@ class Loopback:
             homes[name] = path / "sites" / name
             annotator = "page" if person and number == 0 else "simulated"
             card = SiteCard(name, annotator, source={"data": settings.data, "cut": number})
-            cut(homes[name], settings, data, number, card, rules.at_sites).close()
+            cut(homes[name], world, data, number, card, rules.at_sites).close()
             key = homes[name] / "node.key"
             if secure:
                 keys.site_key(key, name)
