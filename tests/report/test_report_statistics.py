@@ -85,7 +85,7 @@ def test_intervals_end_where_values_can_be():
 
 
 def test_a_small_p_is_not_called_zero():
-    said = [method_tables.p_value(p) for p in (None, 0.0, 0.0004, 0.0006, 0.25)]
+    said = [str(method_tables.p_value(p)) for p in (None, 0.0, 0.0004, 0.0006, 0.25)]
     assert said == ["–", "< 0.001", "< 0.001", "0.001", "0.250"]
 
 
@@ -157,7 +157,7 @@ def test_an_area_that_cannot_be_measured_is_called_that(make_run):
     assert text.endswith(
         "Area under the label curve: no seed in which both were measured, so no difference can be given."
     )
-    assert method_tables.results(methods).rows[0][-2:] == ["–", NOTHING]
+    assert method_tables.results(methods).texts[0][-2:] == ["–", NOTHING]
 
 
 def test_an_area_beyond_noise_is_told_beside_an_end_within_it(make_run):
@@ -171,7 +171,7 @@ def test_an_area_beyond_noise_is_told_beside_an_end_within_it(make_run):
     by_round = method_tables.by_round(methods)
     assert by_round is not None
     assert by_round.columns[1:] == ("1", "2", "3")
-    assert by_round.rows == [["chase", "0.00 (0.00 to 0.00)", "+21.00 (+18.52 to +23.48)", "0.00 (0.00 to 0.00)"]]
+    assert by_round.texts == [["chase", "0.00 (0.00 to 0.00)", "+21.00 (+18.52 to +23.48)", "0.00 (0.00 to 0.00)"]]
     table = method_tables.results(methods)
     assert list(table.columns[4:]) == [
         "accuracy minus random's, points",
@@ -179,7 +179,7 @@ def test_an_area_beyond_noise_is_told_beside_an_end_within_it(make_run):
         "area minus random's, points",
         "area: verdict",
     ]
-    assert [table.rows[0][i] for i in (5, 7)] == [NOISE, ABOVE]
+    assert [table.texts[0][i] for i in (5, 7)] == [NOISE, ABOVE]
     assert [table.is_text(i) for i in range(8)] == [True, False, False, False, False, True, False, True]
 
 
@@ -195,9 +195,9 @@ def test_what_an_accuracy_took_is_told_with_lowest_and_highest(make_run):
     runs = [make_run("a", [0.1, 0.6, 0.6, 0.6]), make_run("b", [0.1, 0.2, 0.3, 0.6], seed=1)]
     method = by_method(find_runs([*runs, make_run("c", [0.1, 0.1, 0.1, 0.1], seed=2)]))
     table = method_tables.to_reach(method, [55.0, 90.0])
-    assert table.rows[0][2:5] == ["2 of 3", "3 (2–4)", "4 (2–6)"]
-    assert table.rows[1][2:4] == ["0 of 3", "–"]
-    assert method_tables.to_reach(by_method(find_runs(runs[:1])), [55.0]).rows[0][2:4] == ["1 of 1", "2"]
+    assert table.texts[0][2:5] == ["2 of 3", "3 (2–4)", "4 (2–6)"]
+    assert table.texts[1][2:4] == ["0 of 3", "–"]
+    assert method_tables.to_reach(by_method(find_runs(runs[:1])), [55.0]).texts[0][2:4] == ["1 of 1", "2"]
 
 
 def test_the_last_shared_round_is_one_that_all_have_evaluated(make_run):

@@ -3,16 +3,17 @@ from __future__ import annotations
 import numpy as np
 
 from chase.report import tables
+from chase.report.cells import NONE, mean_and_range, number
 from chase.report.runs import by_method, find_runs
 
 
 def test_numbers_and_ranges():
-    assert tables.number(1234.5, 1) == "1,234.5"
-    assert tables.number(None) == tables.number(float("nan")) == tables.NONE
-    assert tables.mean_and_range(np.array([0.82, 0.84]), 1, 100) == "83.0 (82.0–84.0)"
-    assert tables.mean_and_range(np.array([0.82, np.nan]), 1, 100) == "82.0"
-    assert tables.mean_and_range(np.array([3.0, 3.0]), 0) == "3"
-    assert tables.mean_and_range(np.array([np.nan])) == tables.NONE
+    assert str(number(1234.5, 1)) == "1,234.5"
+    assert str(number(None)) == str(number(float("nan"))) == NONE
+    assert str(mean_and_range(np.array([0.82, 0.84]), 1, 100)) == "83.0 (82.0–84.0)"
+    assert str(mean_and_range(np.array([0.82, np.nan]), 1, 100)) == "82.0"
+    assert str(mean_and_range(np.array([3.0, 3.0]), 0)) == "3"
+    assert str(mean_and_range(np.array([np.nan]))) == NONE
 
 
 def test_durations():
@@ -22,7 +23,7 @@ def test_durations():
 def test_the_summary_says_mean_and_range_over_seeds(make_run):
     paths = [make_run("a", [0.1, 0.5]), make_run("b", [0.3, 0.7], seed=1), make_run("c", [0.2], strategy="random")]
     table = tables.summary(by_method(find_runs(paths)))
-    chase, random = (dict(zip(table.columns, row, strict=True)) for row in table.rows)
+    chase, random = (dict(zip(table.columns, row, strict=True)) for row in table.texts)
     assert chase["accuracy, %"] == "60.0 (50.0–70.0)"
     assert (chase["runs"], chase["rounds"], chase["labels"], chase["seconds"]) == ("2", "2", "2", "0.50")
     assert (random["method"], random["accuracy, %"], random["inferences"]) == ("random", "20.0", "100")
@@ -30,14 +31,14 @@ def test_the_summary_says_mean_and_range_over_seeds(make_run):
 
 def test_the_summary_takes_the_last_evaluation(make_run):
     table = tables.summary(by_method(find_runs([make_run("a", [0.4, None])])))
-    assert table.rows[0][list(table.columns).index("accuracy, %")] == "40.0"
+    assert table.texts[0][list(table.columns).index("accuracy, %")] == "40.0"
     table = tables.summary(by_method(find_runs([make_run("b", [None])])))
-    assert table.rows[0][list(table.columns).index("accuracy, %")] == tables.NONE
+    assert table.texts[0][list(table.columns).index("accuracy, %")] == NONE
 
 
 def test_a_brief_table_keeps_its_rows(make_run):
     full = tables.summary(by_method(find_runs([make_run("a", [0.4])])))
-    assert tables.brief(full, ("method", "labels")).rows == [["chase", "0"]]
+    assert tables.brief(full, ("method", "labels")).texts == [["chase", "0"]]
 
 
 def test_some_rounds_are_evaluated_by_all_and_end_with_the_last(make_run):
@@ -55,22 +56,22 @@ def test_some_rounds_are_evaluated_by_all_and_end_with_the_last(make_run):
 def test_accuracy_at_rounds(make_run):
     paths = [make_run("a", [0.1, 0.5]), make_run("b", [0.3, 0.7], seed=1)]
     table = tables.accuracy_at(by_method(find_runs(paths)), [1, 2])
-    assert table.rows == [["chase", "20.0 (10.0–30.0)", "60.0 (50.0–70.0)"]]
+    assert table.texts == [["chase", "20.0 (10.0–30.0)", "60.0 (50.0–70.0)"]]
 
 
 def test_round_by_round_ends_with_the_last_round(make_run):
     (run,) = find_runs([make_run("a", [0.1] * 18 + [None])])
-    rows = tables.round_by_round(run).rows
+    rows = tables.round_by_round(run).texts
     assert [row[0] for row in rows] == ["2", "4", "6", "8", "10", "12", "14", "16", "18", "19"]
     assert rows[0] == ["2", "10.0", "0.900", "2", "0.50", "4", "10", "0.50"]
-    assert rows[-1][1] == tables.NONE
+    assert rows[-1][1] == NONE
 
 
 def test_settings_that_differ(make_run):
     methods = by_method(find_runs([make_run("a", [0.1]), make_run("b", [0.1], strategy="ev", mu=0.0, seed=3)]))
     table = tables.settings_that_differ(methods)
     assert table is not None
-    assert table.rows == [["strategy", "chase", "ev"], ["mu", "0.1", "0.0"]]
+    assert table.texts == [["strategy", "chase", "ev"], ["mu", "0.1", "0.0"]]
     assert tables.settings_that_differ(methods[:1]) is None
-    assert ["mu", "0.1, 0.0"] in tables.all_settings(methods).rows
-    assert tables.versions([m.first for m in methods]).rows[0] == ["torch", "2.13.0"]
+    assert ["mu", "0.1, 0.0"] in tables.all_settings(methods).texts
+    assert tables.versions([m.first for m in methods]).texts[0] == ["torch", "2.13.0"]

@@ -237,8 +237,8 @@ def test_number_class_beside_ev_is_paired_by_seed(finished: Path) -> None:
     table = variant_table(replace(result.scenes[0], methods=methods, jobs=jobs))
     assert table is not None
     assert table.columns[-1] == "200"
-    assert [row[-1] for row in table.rows] == ["+1.00 (+1.00 to +1.00)", "-0.1"]
-    assert table.rows[0][1] == NONE
+    assert [row[-1] for row in table.texts] == ["+1.00 (+1.00 to +1.00)", "-0.1"]
+    assert table.texts[0][1] == NONE
 
 
 def test_nothing_to_export_is_one_sentence(tmp_path: Path) -> None:

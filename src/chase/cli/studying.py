@@ -21,6 +21,7 @@ from chase import settings as settings_room
 from chase.cli.progress import percent
 from chase.cli.terminal import print_table
 from chase.core.errors import SettingsError
+from chase.report.cells import Cell
 from chase.report.tables import ReportTable, duration
 from chase.studies.catalog import STUDIES, find_study
 from chase.studies.job import is_done
@@ -178,13 +179,13 @@ def show_plan(work: StudyPlan, workers: int, as_json: bool) -> None:
     groups: dict[tuple[str, str], list[Progress]] = {}
     for job in work.jobs:
         groups.setdefault((job.scene, job.arm), []).append(progress[job.name])
-    rows = [
+    rows: list[list[Cell]] = [
         [
             scene,
             arm,
-            str(len(some)),
-            str(sum(p.state == "done" for p in some)),
-            str(some[0].job.settings.rounds),
+            len(some),
+            sum(p.state == "done" for p in some),
+            some[0].job.settings.rounds,
             duration(sum(p.left for p in some)),
         ]
         for (scene, arm), some in groups.items()

@@ -21,11 +21,11 @@ def print_table(table: ReportTable, console: Console | None = None) -> None:
     console = console or screen()
     drawn = RichTable(title=table.title or None, title_justify="left", box=box.SIMPLE_HEAD)
     for place, column in enumerate(table.columns):
-        words = [word for text in (column, *(row[place] for row in table.rows)) for word in text.split()]
+        words = [word for text in (column, *(row[place] for row in table.texts)) for word in text.split()]
         width = min(40, max(map(len, words), default=1))  # a figure is never cut in two
         justify: Literal["left", "right"] = "left" if table.is_text(place) else "right"
         drawn.add_column(column, justify=justify, min_width=width, overflow="fold")
-    for row in table.rows:
+    for row in table.texts:
         drawn.add_row(*row)
     if least(drawn, console) + EDGES > console.width:  # a narrow terminal loses the lines, never a column
         drawn.box, drawn.pad_edge, drawn.collapse_padding = None, False, True

@@ -15,6 +15,7 @@ from chase.core.errors import SettingsError, unknown
 from chase.export.model_files import Format, export
 from chase.export.predicting import Prediction, predict
 from chase.export.trained import read_trained
+from chase.report.cells import Cell, number
 from chase.report.tables import ReportTable
 
 RunArg = Annotated[Path, typer.Argument(metavar="DIR", help="A run directory.")]
@@ -77,7 +78,7 @@ def predict_files(
         rows.writeheader()
         rows.writerows(as_object(p) for p in found)
     else:
-        cells = [[p.file, p.label, p.note or "-", f"{p.probability:.3f}"] for p in found]
+        cells: list[list[Cell]] = [[p.file, p.label, p.note or "-", number(p.probability, 3)] for p in found]
         print_table(ReportTable(("file", "class", "changed to fit", "probability"), cells, text_columns=3))
 
 

@@ -15,8 +15,9 @@ from rich.text import Text
 from chase.cli.terminal import screen
 from chase.core.errors import RunDirectoryError
 from chase.core.files import held_by
+from chase.report.cells import NONE, number
 from chase.report.runs import RunData, is_run, read_run
-from chase.report.tables import NONE, duration, number
+from chase.report.tables import duration
 from chase.run.record import LOCK
 from chase.settings import from_mapping
 from chase.studies.job import failure
@@ -115,7 +116,7 @@ def run_lines(run: RunData) -> list[RenderableType]:
         ("labels", "labels", 0, 1.0),
         ("seconds a round", "seconds", 2, 1.0),
     ):
-        shown = number(run.last(key), digits, scale)
+        shown = str(number(run.last(key), digits, scale))
         if shown != NONE:
             lines.append(Text(f"{title:>16}  {shown:>9}  {spark(run.series(key))}"))
     pools = run.metrics[-1].get("pools", {})

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from chase.report.cells import NONE, Cell, Number, mean_and_range, number, p_value, with_interval
 from chase.report.runs import MethodRuns, clock
 from chase.report.statistics import (
     ABOVE,
@@ -25,7 +26,7 @@ from chase.report.statistics import (
     last_shared_round,
     reached,
 )
-from chase.report.tables import NONE, ReportTable, mean_and_range, number, some_rounds
+from chase.report.tables import ReportTable, some_rounds
 
 
 def baseline(methods: Sequence[MethodRuns], named: str = "") -> MethodRuns | None:
@@ -36,26 +37,9 @@ def baseline(methods: Sequence[MethodRuns], named: str = "") -> MethodRuns | Non
     return wanted[0] if wanted and len(methods) > 1 else None
 
 
-def with_interval(found: Interval, digits: int = 1, signed: bool = False) -> str:
-    """``83.1 (82.0 to 84.2)``; the mean alone for one seed, a dash for none."""
-    if not found.count:
-        return NONE
-
-    def said(value: float) -> str:
-        text = number(value, digits)
-        return f"+{text}" if signed and not text.startswith("-") and float(text.replace(",", "")) != 0 else text
-
-    return said(found.mean) + (f" ({said(found.low)} to {said(found.high)})" if found.count > 1 else "")
-
-
 def of_runs(method: MethodRuns, of_run: OfRun) -> Interval:
     """Mean and interval over a method's runs."""
     return interval(np.array([of_run(run) for run in method.runs], dtype=np.float64))
-
-
-def p_value(p: float | None) -> str:
-    """Three digits of a p; a dash where nothing was tested."""
-    return NONE if p is None else number(p, 3) if p >= 0.0005 else "< 0.001"
 
 
 def results(methods: Sequence[MethodRuns], named: str = "") -> ReportTable:
@@ -63,8 +47,8 @@ def results(methods: Sequence[MethodRuns], named: str = "") -> ReportTable:
     end, base = last_shared_round(methods), baseline(methods, named)
     measures = {"accuracy": accuracy_after(end), "area": label_area(methods, end)}
     columns = ["method", "seeds", f"accuracy after round {end}, %", "area under the label curve, %"]
-    rows = [
-        [m.label, str(len(m.runs)), *(with_interval(of_runs(m, of).within(0, 100)) for of in measures.values())]
+    rows: list[list[Cell]] = [
+        [m.label, len(m.runs), *(with_interval(of_runs(m, of).within(0, 100)) for of in measures.values())]
         for m in methods
     ]
     words = set()
@@ -81,7 +65,7 @@ def results(methods: Sequence[MethodRuns], named: str = "") -> ReportTable:
     return ReportTable(columns, rows, "Results", words=frozenset(words))
 
 
-def _difference_cells(own: Difference, tested: bool) -> list[str]:
+def _difference_cells(own: Difference, tested: bool) -> list[Cell]:
     return [with_interval(own.interval, 2, signed=True), *([p_value(own.p)] if tested else []), own.verdict]
 
 
@@ -94,7 +78,9 @@ def by_round(methods: Sequence[MethodRuns], named: str = "") -> ReportTable | No
     if base is None or len(rounds) < 2:
         return None
     after = [{d.label: d.interval for d in differences(methods, base, accuracy_after(r))} for r in rounds]
-    rows = [[m.label, *(with_interval(a[m.label], 2, signed=True) for a in after)] for m in methods if m is not base]
+    rows: list[list[Cell]] = [
+        [m.label, *(with_interval(a[m.label], 2, signed=True) for a in after)] for m in methods if m is not base
+    ]
     columns = (f"accuracy minus {base.label}'s, points, after round", *map(str, rounds))
     return ReportTable(columns, rows, "Difference by round")
 
@@ -114,17 +100,18 @@ REACHED = "Up to the first round that reached it; means over the seeds that got 
 
 def to_reach(methods: Sequence[MethodRuns], percents: Sequence[float]) -> ReportTable:
     """Rounds, labels, seconds and inferences that each method took to an accuracy."""
-    rows, time = [], clock(methods)
+    rows: list[list[Cell]] = []
+    time = clock(methods)
     for percent in percents:
         for method in methods:
             each = [reached(run, percent, time) for run in method.runs]
             got = sum(np.isfinite(r.round) for r in each)
-            rows.append([f"{percent:g} %", method.label, f"{got} of {len(each)}", *_spent(each)])
+            rows.append([Number(percent, 0, unit=" %"), method.label, f"{got} of {len(each)}", *_spent(each)])
     columns = ("accuracy", "method", "seeds that got there", "round", "labels", time.name, "inferences")
     return ReportTable(columns, rows, "What it took to reach an accuracy", text_columns=2)
 
 
-def _spent(each: Sequence[Reached]) -> list[str]:
+def _spent(each: Sequence[Reached]) -> list[Number]:
     """Means with the lowest and the highest: an interval about so few would reach below nothing."""
     spent = {name: np.array([getattr(r, name) for r in each]) for name in ("round", "labels", "seconds", "inferences")}
     return [mean_and_range(values, 0) for values in spent.values()]
@@ -138,7 +125,7 @@ def cost(methods: Sequence[MethodRuns], named: str = "") -> ReportTable:
         return of_runs(method, lambda run: float(np.nanmean(run.series(key)))).within(0)
 
     against = a_round(base, time.key).mean if base is not None else float("nan")
-    rows = []
+    rows: list[list[Cell]] = []
     for method in methods:
         seconds = a_round(method, time.key)
         rows.append(
@@ -147,7 +134,7 @@ def cost(methods: Sequence[MethodRuns], named: str = "") -> ReportTable:
                 with_interval(of_runs(method, lambda run: 100 * run.last("test_accuracy")).within(0, 100)),
                 with_interval(of_runs(method, lambda run: run.last("labels")).within(0), 0),
                 with_interval(seconds, 2),
-                number(seconds.mean / against, 2) if against else NONE,
+                number(seconds.mean / against if against else None),
                 with_interval(a_round(method, "inferred_samples"), 0),
                 with_interval(a_round(method, "inferences"), 0),
             ]
@@ -179,13 +166,13 @@ def findings(methods: Sequence[MethodRuns], named: str = "") -> list[str]:
     ]
 
 
-def brief(methods: Sequence[MethodRuns], base: MethodRuns) -> list[list[str]]:
+def brief(methods: Sequence[MethodRuns], base: MethodRuns) -> list[list[Cell]]:
     """A row a method: label, base, rounds, difference and verdict, difference of the areas and verdict."""
     end = last_shared_round(methods)
     found = differences(methods, base, accuracy_after(end))
     areas = differences(methods, base, label_area(methods, end))
     return [
-        [d.label, base.label, str(end), *_difference_cells(d, tested=False), *_difference_cells(area, tested=False)]
+        [d.label, base.label, end, *_difference_cells(d, tested=False), *_difference_cells(area, tested=False)]
         for d, area in zip(found, areas, strict=True)
     ]
 
@@ -207,7 +194,7 @@ def sentence(difference: Difference, means: tuple[float, float] | None = None) -
     text += f"{', ' if text else ''}{between.mean:+.2f} points"
     if difference.verdict == UNKNOWN:
         return f"{text} with one seed, which says nothing about noise."
-    p = p_value(difference.p)
+    p = str(p_value(difference.p))
     test = "" if difference.p is None else f", p {p if p.startswith('<') else f'= {p}'} after Holm"
     said = {
         NOISE: "within noise",

@@ -9,6 +9,7 @@ from html import escape
 import numpy as np
 
 from chase.report import plots, tables
+from chase.report.cells import NONE, Cell, Number, number
 from chase.report.notes import run_notes
 from chase.report.runs import (
     Clock,
@@ -46,7 +47,7 @@ def html_table(table: tables.ReportTable, note: str = "") -> str:
     kinds = ["word" if table.is_text(i) else "number" for i in range(len(table.columns))]
     head = "".join(f'<th scope="col" class="{k}">{escape(c)}</th>' for k, c in zip(kinds, table.columns, strict=True))
     body = "".join(
-        "<tr>" + "".join(f'<td class="{k}">{_cell(c, k)}</td>' for k, c in zip(kinds, row, strict=True)) + "</tr>"
+        "<tr>" + "".join(f'<td class="{k}">{_cell(c)}</td>' for k, c in zip(kinds, row, strict=True)) + "</tr>"
         for row in table.rows
     )
     below = f'<p class="note">{escape(note)}</p>' if note else ""
@@ -54,10 +55,11 @@ def html_table(table: tables.ReportTable, note: str = "") -> str:
     return f'<div class="wide"><table>{named}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>{below}'
 
 
-def _cell(text: str, kind: str) -> str:
+def _cell(cell: Cell) -> str:
     """The text of a cell; the range over runs goes below the mean."""
-    mean, _, spread = text.partition(" (") if kind == "number" else (text, "", "")
-    return escape(mean) + (f" <small>({escape(spread)}</small>" if spread else "")
+    if not isinstance(cell, Number):
+        return escape(str(cell))
+    return escape(cell.head) + (f" <small>{escape(cell.tail)}</small>" if cell.tail else "")
 
 
 def html_figure(svg: str, title: str, caption: str = "") -> str:
@@ -124,10 +126,10 @@ def cards(methods: Sequence[MethodRuns]) -> str:
 
 def _card(place: int, method: MethodRuns, time: Clock) -> str:
     found, rounds = method.last("test_accuracy"), max(len(run.metrics) for run in method.runs)
-    large = tables.number(float(found.mean()), 1, 100) if found.size else tables.NONE
+    large = number(float(found.mean()), 1, 100) if found.size else NONE
     spread = f"{100 * found.min():.1f} to {100 * found.max():.1f} over {found.size} runs, " if found.size > 1 else ""
     seconds = float(np.mean([time.a_round(run) for run in method.runs]))
-    labels = tables.number(float(method.last("labels").mean()), 0)
+    labels = number(float(method.last("labels").mean()), 0)
     return (
         f'<div class="card" style="--mark:{Look.named(method.label, place).colour}"><h3>{escape(method.label)}</h3>'
         f"<strong>{large}<small> %</small></strong><p>test accuracy, {spread}round {rounds}</p>"

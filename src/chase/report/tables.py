@@ -1,4 +1,4 @@
-"""Tables of results as plain text cells, for the terminal and for the page alike."""
+"""Tables of results as typed cells, for the terminal, the page and files alike."""
 
 from __future__ import annotations
 
@@ -9,10 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from chase.report.cells import NONE, Cell, mean_and_range, number
 from chase.report.runs import NOT_THE_METHOD, WALL, Clock, MethodRuns, Numbers, RunData, Values, as_number, differing
-
-NONE = "–"
-"""What stands where nothing was measured."""
 
 
 @dataclass(frozen=True)
@@ -20,7 +18,7 @@ class ReportTable:
     """Cells by row; the first ``text_columns`` columns and those in ``words`` are words, the others numbers."""
 
     columns: Sequence[str]
-    rows: Sequence[Sequence[str]]
+    rows: Sequence[Sequence[Cell]]
     title: str = ""
     text_columns: int = 1
     words: frozenset[int] = frozenset()
@@ -29,21 +27,10 @@ class ReportTable:
         """Whether a column holds words."""
         return place < self.text_columns or place in self.words
 
-
-def number(value: float | None, digits: int = 2, scale: float = 1.0) -> str:
-    """A number with thousands marked; a dash for none."""
-    if value is None or not np.isfinite(value):
-        return NONE
-    return f"{scale * value:,.{digits}f}"
-
-
-def mean_and_range(values: Numbers, digits: int = 2, scale: float = 1.0) -> str:
-    """The mean and, over several runs, the smallest and largest: ``83.1 (82.0–84.2)``."""
-    known = values[np.isfinite(values)]
-    if not known.size:
-        return NONE
-    low, mean, high = (number(float(v), digits, scale) for v in (known.min(), known.mean(), known.max()))
-    return mean if known.size == 1 or low == high else f"{mean} ({low}–{high})"
+    @property
+    def texts(self) -> list[list[str]]:
+        """The rows as they are shown."""
+        return [[str(cell) for cell in row] for row in self.rows]
 
 
 def duration(seconds: float) -> str:
@@ -84,7 +71,7 @@ def brief(table: ReportTable, columns: Sequence[str] = BRIEF) -> ReportTable:
     )
 
 
-def _summary_row(method: MethodRuns, time: Clock) -> list[str]:
+def _summary_row(method: MethodRuns, time: Clock) -> list[Cell]:
     rounds = sorted({len(run.metrics) for run in method.runs})
 
     def a_round(key: str) -> Numbers:
@@ -92,8 +79,8 @@ def _summary_row(method: MethodRuns, time: Clock) -> list[str]:
 
     return [
         method.label,
-        str(len(method.runs)),
-        "–".join(str(n) for n in (rounds[0], rounds[-1])) if len(rounds) > 1 else str(rounds[0]),
+        len(method.runs),
+        f"{rounds[0]}–{rounds[-1]}" if len(rounds) > 1 else rounds[0],
         mean_and_range(method.last("test_accuracy"), 1, 100),
         mean_and_range(method.last("macro_f1"), 1, 100),
         mean_and_range(method.last("test_loss"), 3),
@@ -122,7 +109,7 @@ def some_rounds(methods: Sequence[MethodRuns], most: int = 8) -> list[int]:
 
 def accuracy_at(methods: Sequence[MethodRuns], rounds: Sequence[int]) -> ReportTable:
     """Test accuracy of each method after some rounds."""
-    rows = []
+    rows: list[list[Cell]] = []
     for method in methods:
         values, done = method.table(lambda run: run.series("test_accuracy")), method.shared_rounds()
         cells = [mean_and_range(values[:, done == r].ravel(), 1, 100) for r in rounds]
@@ -138,9 +125,9 @@ def round_by_round(run: RunData, most: int = 8, title: str = "") -> ReportTable:
     return ReportTable(columns, [_round_row(line) for line in shown], title, text_columns=0)
 
 
-def _round_row(line: Values) -> list[str]:
+def _round_row(line: Values) -> list[Cell]:
     return [
-        str(line["round"]),
+        int(line["round"]),
         number(as_number(line.get("test_accuracy")), 1, 100),
         number(as_number(line.get("test_loss")), 3),
         number(as_number(line.get("labels")), 0),
@@ -178,8 +165,8 @@ def all_settings(methods: Sequence[MethodRuns]) -> ReportTable:
 
 def runs_table(methods: Sequence[MethodRuns]) -> ReportTable:
     """Where each run is, its seed and how long it took."""
-    rows = [
-        [method.label, str(run.path), str(run.seed), str(len(run.metrics)), duration(float(WALL.elapsed(run)[-1]))]
+    rows: list[list[Cell]] = [
+        [method.label, str(run.path), run.seed, len(run.metrics), duration(float(WALL.elapsed(run)[-1]))]
         for method in methods
         for run in method.runs
     ]

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 import numpy as np
 
 from chase.report import method_tables
+from chase.report.cells import number
 from chase.report.clients import client_accuracies
 from chase.report.runs import MethodRuns, RunData, clock
 from chase.report.statistics import OfRun, accuracy_after
-from chase.report.tables import number
 from chase.studies import paper
 from chase.studies.results import SceneResult
 from chase.studies.tables import departures, why_not

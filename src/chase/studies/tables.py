@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from chase.report import method_tables
+from chase.report.cells import Cell, Number, number, with_interval
 from chase.report.runs import MethodRuns, clock
 from chase.report.statistics import accuracy_after, interval, last_shared_round, paired
 from chase.report.table_files import comparison_tables
-from chase.report.tables import NONE, ReportTable, number, said
+from chase.report.tables import ReportTable, said
 from chase.run.record import MAY_CHANGE
 from chase.settings import load, presets
 from chase.studies import paper
@@ -26,16 +27,14 @@ def tables_of(result: SceneResult) -> dict[str, ReportTable]:
 
 def paper_table(result: SceneResult) -> ReportTable | None:
     """Our accuracies and, below each, the paper's, at the paper's rounds; None where the paper has none."""
-    rows, known = [], False
+    rows: list[list[Cell]] = []
+    known = False
     if last_shared_round(result.methods) < paper.ROUNDS[0]:
         return None
     for method in result.methods:
         theirs = paper.accuracy(result.data, result.papers.get(method.label, "")) if result.beside_paper else {}
         known = known or bool(theirs)
-        ours = [
-            method_tables.with_interval(method_tables.of_runs(method, accuracy_after(r)).within(0, 100))
-            for r in paper.ROUNDS
-        ]
+        ours = [with_interval(method_tables.of_runs(method, accuracy_after(r)).within(0, 100)) for r in paper.ROUNDS]
         rows.append([method.label, "ours", *ours])
         if theirs:
             whose = "paper, not comparable" if why_not(result, method.label) else "paper"
@@ -56,9 +55,9 @@ def variant_table(result: SceneResult) -> ReportTable | None:
     if theirs is None or not result.beside_paper or not {"EV", "number-class"} <= by_label.keys():
         return None
     own = {r: interval(paired(by_label["number-class"], by_label["EV"], accuracy_after(r))) for r in theirs}
-    rows = [
-        ["ours", *(method_tables.with_interval(own[r], 2, signed=True) for r in theirs)],
-        ["paper", *(f"{value:+.1f}" if value else "0.0" for value in theirs.values())],
+    rows: list[list[Cell]] = [
+        ["ours", *(with_interval(own[r], 2, signed=True) for r in theirs)],
+        ["paper", *(Number(value, 1, signed=True) for value in theirs.values())],
     ]
     return ReportTable(
         ("number-class minus EV, points, after round", *map(str, theirs)), rows, "Number-class beside EV"
@@ -118,7 +117,7 @@ def minutes_table(result: SceneResult) -> ReportTable | None:
     def seconds(method: MethodRuns) -> float:
         return method_tables.of_runs(method, time.a_round).mean
 
-    rows = []
+    rows: list[list[Cell]] = []
     for method in result.methods:
         minutes = paper.MINUTES.get(result.papers.get(method.label, ""))
         rows.append(
@@ -126,8 +125,8 @@ def minutes_table(result: SceneResult) -> ReportTable | None:
                 method.label,
                 number(seconds(method), 2),
                 number(seconds(method) / seconds(base), 2),
-                NONE if minutes is None else number(minutes, 2),
-                NONE if minutes is None else number(minutes / paper.MINUTES["FedRandom"], 2),
+                number(minutes),
+                number(minutes, scale=1 / paper.MINUTES["FedRandom"]),
             ]
         )
     ours = f"{time.name} a round, ours"
