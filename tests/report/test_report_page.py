@@ -145,3 +145,18 @@ def test_every_series_looks_different():
     assert len(looks) == 60
     assert legend_shape(["one"]) == (1, 0)
     assert legend_shape(["short"] * 9)[1] >= 2
+
+
+def test_what_is_no_markup_is_escaped_once():
+    from chase.report.cells import Number, Spread
+    from chase.report.markup import html_figure, html_table
+    from chase.report.tables import ReportTable
+
+    rows = [["<b>", Number(0.0001, 3, Spread(-1.0, 2.0, "interval"), least=0.001)]]
+    table = html_table(ReportTable(("a & b", "p"), rows, "x < y"), note="<i>")
+    assert "<caption>x &lt; y</caption>" in table
+    assert '<td class="word">&lt;b&gt;</td>' in table
+    assert '<td class="number">&lt; 0.001 <small>(-1.000 to 2.000)</small></td>' in table
+    assert '<p class="note">&lt;i&gt;</p>' in table
+    assert "a &amp; b" in table
+    assert html_figure("<svg></svg>", "a & b").endswith("<h3>a &amp; b</h3></figcaption><svg></svg></figure>")

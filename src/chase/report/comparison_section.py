@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from html import escape
 
 import numpy as np
 
 from chase.report import charts, method_tables
+from chase.report.markup import Markup, html_figure, html_table, markup
 from chase.report.plots import Curve
 from chase.report.runs import MethodRuns, accuracy, clock
-from chase.report.sections import Section, grid, html_figure, html_table
+from chase.report.sections import Section, grid
 from chase.report.statistics import TEST_FROM, accuracy_after, interval_band, last_shared_round
 
 HOW = (
@@ -26,10 +26,10 @@ def comparison_section(methods: Sequence[MethodRuns], named: str = "", said: boo
     if len(methods) < 2 or not last_shared_round(methods):
         return None
     found = method_tables.findings(methods, named) if said else ()
-    body = findings_list(found) if found else ""
+    body = findings_list(found) if found else Markup()
     body += html_table(method_tables.results(methods, named), HOW)
     by_round = method_tables.by_round(methods, named)
-    body += html_table(by_round, method_tables.BY_ROUND) if by_round is not None else ""
+    body += html_table(by_round, method_tables.BY_ROUND) if by_round is not None else Markup()
     body += html_table(method_tables.cost(methods, named), clock(methods).note)
     targets = method_tables.targets(methods)
     if targets:
@@ -38,9 +38,9 @@ def comparison_section(methods: Sequence[MethodRuns], named: str = "", said: boo
     return Section("comparison", "Comparison", body + grid(figures))
 
 
-def findings_list(found: Sequence[str]) -> str:
+def findings_list(found: Sequence[str]) -> Markup:
     """Sentences as a list."""
-    return '<ul class="findings">' + "".join(f"<li>{escape(text)}</li>" for text in found) + "</ul>"
+    return markup("list", sentences=found, kind="findings")
 
 
 def difference_curves(methods: Sequence[MethodRuns], base: MethodRuns) -> list[Curve | None]:
@@ -62,12 +62,12 @@ def _difference(method: MethodRuns, base: MethodRuns) -> Curve | None:
     return Curve(method.label, rounds[known].astype(np.float64), values[:, known].mean(axis=0), low, high)
 
 
-def difference_figure(methods: Sequence[MethodRuns], named: str) -> str:
+def difference_figure(methods: Sequence[MethodRuns], named: str) -> Markup:
     """Accuracy minus the baseline's over rounds."""
     base = method_tables.baseline(methods, named)
     curves = difference_curves(methods, base) if base is not None else []
     if base is None or all(c is None for c in curves):
-        return ""
+        return Markup()
     title = f"Accuracy minus that of {base.label}"
     caption = (
         "Mean of the differences seed by seed and its 95 % interval; where the band holds zero, noise may explain it."
@@ -75,7 +75,7 @@ def difference_figure(methods: Sequence[MethodRuns], named: str) -> str:
     return html_figure(charts.differences(title, "points", curves), title, caption)
 
 
-def trade_off(methods: Sequence[MethodRuns]) -> str:
+def trade_off(methods: Sequence[MethodRuns]) -> Markup:
     """Accuracy against seconds a round."""
     end, time = last_shared_round(methods), clock(methods)
     marks = [

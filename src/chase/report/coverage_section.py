@@ -7,15 +7,16 @@ from collections.abc import Sequence
 import numpy as np
 
 from chase.report import plots
+from chase.report.markup import Markup, html_figure
 from chase.report.runs import MethodRuns, RunData
-from chase.report.sections import Section, grid, html_figure
+from chase.report.sections import Section, grid
 
 MAPS = (("held", "Samples of each class, by client"), ("labeled", "Initial labels of each class, by client"))
 
 
 def coverage_section(methods: Sequence[MethodRuns]) -> Section | None:
     """Heat maps of the first run of each way to divide the data; None where no run kept its coverage."""
-    figures: list[str] = []
+    figures: list[Markup] = []
     seen: set[str] = set()
     for run in (run for method in methods for run in method.runs if run.coverage):
         key = repr([run.coverage.get(what) for what, _ in MAPS])
@@ -25,7 +26,7 @@ def coverage_section(methods: Sequence[MethodRuns]) -> Section | None:
     return Section("coverage", "Who holds what", grid(figures)) if figures else None
 
 
-def _maps(run: RunData, several: bool) -> list[str]:
+def _maps(run: RunData, several: bool) -> list[Markup]:
     clients, classes = ([str(n) for n in run.coverage.get(key, ())] for key in ("clients", "classes"))
     figures = []
     for what, title in MAPS:

@@ -7,8 +7,9 @@ from typing import Any
 
 from chase.core.files import read_jsonl
 from chase.report import tables
+from chase.report.markup import Markup, html_table, markup
 from chase.report.runs import MethodRuns, RunData
-from chase.report.sections import Section, html_table
+from chase.report.sections import Section
 
 MOST = 200
 """Events shown; a longer history is in the run directory."""
@@ -18,10 +19,12 @@ COLUMNS = ("late", "busy", "missing", "absent", "refused")
 def federation_section(methods: Sequence[MethodRuns]) -> Section | None:
     """Rounds and events of each run that was a real federation; None where no run was."""
     found = [_of(run) for method in methods for run in method.runs if (run.path / "events.jsonl").is_file()]
-    return Section("federation", "What happened to the sites", "".join(found)) if found else None
+    return (
+        Section("federation", "What happened to the sites", markup("federation", federations=found)) if found else None
+    )
 
 
-def _of(run: RunData) -> str:
+def _of(run: RunData) -> tuple[Markup, Markup]:
     rounds = tables.ReportTable(
         ("round", "took part", *COLUMNS),
         [_round(line) for line in run.metrics if isinstance(line.get("sites"), Mapping)],
@@ -34,7 +37,7 @@ def _of(run: RunData) -> str:
         text_columns=4,
     )
     note = f"The last {MOST} of {len(events)} events; all are in events.jsonl." if len(events) > MOST else ""
-    return f"<h3>Rounds</h3>{html_table(rounds)}<h3>Events</h3>{html_table(history, note)}"
+    return html_table(rounds), html_table(history, note)
 
 
 def _round(line: Mapping[str, Any]) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Sequence
-from html import escape
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,7 @@ from chase.core.errors import ChaseError
 from chase.data.resident import DataSet
 from chase.data.texts import LETTERS
 from chase.home.views import plain_text, png
+from chase.report.markup import markup
 from chase.report.runs import MethodRuns, RunData, Values
 from chase.report.sections import Section
 from chase.settings import Settings, from_mapping
@@ -33,48 +34,66 @@ def gallery_section(methods: Sequence[MethodRuns]) -> Section | None:
             return None
         data = load_data(chosen)
     except ChaseError as error:
-        return Section(
-            "gallery", "What was asked", f'<p class="note">No samples can be shown: {escape(str(error))}</p>'
-        )
-    body = "".join(method_gallery(method.label, run, data) for method, run in asked)
+        return _section(f"No samples can be shown: {error}", [])
+    shown = [method_gallery(method.label, run, data) for method, run in asked]
     note = "The run of the lowest seed; highest EV first. Below each: its EV where it was tracked, and its label."
-    return Section("gallery", "What was asked", f'<p class="note">{note}</p>{body}')
+    return _section(note, shown)
 
 
-def method_gallery(label: str, run: RunData, data: DataSet) -> str:
+def _section(note: str, methods: Sequence[object]) -> Section:
+    return Section("gallery", "What was asked", markup("gallery", note=note, methods=methods))
+
+
+@dataclass(frozen=True)
+class Tile:
+    """One sample as the page shows it: a picture or a text, with its EV and label."""
+
+    sample: int
+    said: str
+    png: str = ""
+    """The picture in base64; empty where the sample is shown as text."""
+    text: str = ""
+
+
+@dataclass(frozen=True)
+class Strip:
+    """Some samples of one round."""
+
+    note: str
+    tiles: list[Tile]
+
+
+def method_gallery(label: str, run: RunData, data: DataSet) -> dict[str, object]:
     """The first and the last round that asked."""
     rounds = sorted({int(line["round"]) for line in run.selections})
     picked = dict.fromkeys((rounds[0], rounds[-1]))
-    strips = "".join(strip(round, run, data) for round in picked)
-    return f"<h3>{escape(label)}</h3>{strips}"
+    return {"label": label, "strips": [strip(round, run, data) for round in picked]}
 
 
-def strip(round: int, run: RunData, data: DataSet) -> str:
+def strip(round: int, run: RunData, data: DataSet) -> Strip:
     """Some samples of one round."""
     lines = [line for line in run.selections if int(line["round"]) == round]
     lines.sort(key=lambda line: -1 if line.get("ev") is None else int(line["ev"]), reverse=True)
     tracked = any(line.get("mean_ev") is not None for line in run.metrics)  # else an EV of 0 was never measured
-    tiles = "".join(tile(line, data, tracked) for line in lines[:SHOWN])
     many = f", {SHOWN} of {len(lines)}" if len(lines) > SHOWN else ""
-    return f'<p class="note">round {round}{many}</p><div class="gallery">{tiles}</div>'
+    return Strip(f"round {round}{many}", [tile(line, data, tracked) for line in lines[:SHOWN]])
 
 
-def tile(line: Values, data: DataSet, tracked: bool) -> str:
+def tile(line: Values, data: DataSet, tracked: bool) -> Tile:
     """One sample with its EV and label."""
     ev, label = line.get("ev"), line.get("label")
     said = [f"EV {ev}"] if tracked and ev is not None else []
     if label is not None and 0 <= int(label) < len(data.classes):
         said.append(data.classes[int(label)] if data.classes[int(label)].strip() else repr(data.classes[int(label)]))
-    return f"<figure>{picture(int(line['sample']), data)}<figcaption>{escape(', '.join(said))}</figcaption></figure>"
+    sample = int(line["sample"])
+    return Tile(sample, ", ".join(said), **picture(sample, data))
 
 
-def picture(sample: int, data: DataSet) -> str:
-    """A sample as an image in the page, or as text."""
+def picture(sample: int, data: DataSet) -> dict[str, str]:
+    """A sample as a picture in the page, or as text."""
     inputs: Any = data.train.inputs[data.train.rows(np.array([sample]))[0]].numpy()
-    if data.train.kind == "text":
-        readable = data.train.vocabulary == len(LETTERS)
-        return f"<q>{escape(plain_text(inputs, LETTERS))}</q>" if readable else f"<q>sample {sample}</q>"
-    if inputs.shape[0] not in (1, 3):
-        return f"<q>sample {sample}</q>"
-    text = base64.b64encode(png(inputs)).decode()
-    return f'<img alt="sample {sample}" src="data:image/png;base64,{text}">'
+    if data.train.kind == "text" and data.train.vocabulary == len(LETTERS):
+        return {"text": plain_text(inputs, LETTERS)}
+    if data.train.kind != "image" or inputs.shape[0] not in (1, 3):
+        return {"text": f"sample {sample}"}
+    return {"png": base64.b64encode(png(inputs)).decode()}

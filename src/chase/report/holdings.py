@@ -8,8 +8,9 @@ import numpy as np
 
 from chase.report import charts, plots
 from chase.report.clients import client_accuracies, held_counts
+from chase.report.markup import Markup, html_figure
 from chase.report.runs import MethodRuns, RunData
-from chase.report.sections import Section, grid, html_figure
+from chase.report.sections import Section, grid
 
 MANY_CLIENTS = 40
 MOST_CLASSES = 62
@@ -37,12 +38,12 @@ def held_drawing(run: RunData, most: int) -> tuple[str, str, str] | None:
     return title, svg, caption
 
 
-def client_accuracy_figure(methods: Sequence[MethodRuns]) -> str:
+def client_accuracy_figure(methods: Sequence[MethodRuns]) -> Markup:
     """Accuracy by client of the first seed of each method."""
     found = {method.label: client_accuracies(method.first) for method in methods}
     values = {label: 100 * v for label, v in found.items() if v is not None}
     if not values or len({v.size for v in values.values()}) > 1:
-        return ""
+        return Markup()
     size = len(next(iter(values.values())))
     title = "Accuracy by client, last round"
     caption = (
@@ -57,11 +58,11 @@ def client_accuracy_figure(methods: Sequence[MethodRuns]) -> str:
     return html_figure(plots.dots(title, "client", "accuracy (%)", names, values), title, caption)
 
 
-def confusion_figure(method: MethodRuns) -> str:
+def confusion_figure(method: MethodRuns) -> Markup:
     """Of each class, the share in percent taken for each class; the mean over the runs that have it."""
     tables = [np.array(run.confusion["matrix"], dtype=np.float64) for run in method.runs if run.confusion.get("matrix")]
     if not tables or tables[0].shape[0] > MOST_CLASSES or len({t.shape for t in tables}) > 1:
-        return ""
+        return Markup()
     counts = np.sum(tables, axis=0)
     share = 100 * counts / np.maximum(counts.sum(axis=1, keepdims=True), 1.0)
     title = f"Confusion: {method.label}"

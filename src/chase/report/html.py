@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from html import escape
 from importlib.resources import files
 from pathlib import Path
 
@@ -14,6 +13,7 @@ from chase.report.coverage_section import coverage_section
 from chase.report.federated import federation_section
 from chase.report.gallery import gallery_section
 from chase.report.holdings import holdings_section
+from chase.report.markup import Markup, markup
 from chase.report.requests_section import requests_section
 from chase.report.runs import MethodRuns, RunData, alike, by_method, read_run
 from chase.report.sections import SECTIONS, Section
@@ -22,25 +22,10 @@ from chase.report.table_files import tables_beside, write_report_tables
 
 def page(title: str, lead: str, sections: Sequence[Section], links: Sequence[tuple[str, str]] = ()) -> str:
     """The whole page; ``links`` (key, text) stand at its top instead of all sections."""
-    style = files("chase.report").joinpath("report.css").read_text(encoding="utf-8")
+    style = Markup(files("chase.report").joinpath("report.css").read_text(encoding="utf-8"))
     named = links or [(s.key, s.title) for s in sections]
-    menu = "".join(f'<a href="#{key}">{escape(text)}</a>' for key, text in named)
-    body = "".join(map(_section, sections))
-    return (
-        '<!doctype html>\n<html lang="en-GB"><head><meta charset="utf-8">'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        '<meta name="color-scheme" content="light dark">'
-        f"<title>{escape(title)}</title>\n<style>\n{style}</style></head>\n"
-        f'<body><header><h1>{escape(title)}</h1><p class="lead">{escape(lead)}</p><nav>{menu}</nav></header>\n'
-        f"<main>{body}</main>\n<footer>Made by chase {escape(__version__)}.</footer></body></html>\n"
-    )
-
-
-def _section(section: Section) -> str:
-    """A section; one without a body is the heading of those after it."""
-    if not section.body:
-        return f'<h2 class="part" id="{section.key}">{escape(section.title)}</h2>'
-    return f'<section id="{section.key}"><h2>{escape(section.title)}</h2>{section.body}</section>'
+    body = markup("page", title=title, lead=lead, links=named, sections=sections, style=style, version=__version__)
+    return f"{body}\n"
 
 
 def title_of(methods: Sequence[MethodRuns]) -> str:

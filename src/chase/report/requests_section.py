@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 
 from chase.report import charts, plots
+from chase.report.markup import Markup, html_figure
 from chase.report.runs import MethodRuns, Numbers, RunData, Values
-from chase.report.sections import Section, grid, html_figure, line_figure, round_numbers
+from chase.report.sections import Section, grid, line_figure, round_numbers
 
 MANY_CLIENTS, MANY_CLASSES = 40, 62
 
@@ -112,11 +113,11 @@ def which(method: MethodRuns) -> str:
     return f"{method.label}, seed {method.first.seed}" if len(method.runs) > 1 else method.label
 
 
-def by_client(method: MethodRuns) -> str:
+def by_client(method: MethodRuns) -> Markup:
     """The share of each class in each client's requests at the end."""
     counts = requested(method.first)[-1]
     if not counts.size or not counts.any() or counts.shape[0] > MANY_CLIENTS or counts.shape[1] > MANY_CLASSES:
-        return ""
+        return Markup()
     share = 100 * counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
     title = f"Classes asked for by client: {which(method)}"
     names = method.first.classes or [str(k) for k in range(counts.shape[1])]
@@ -124,12 +125,12 @@ def by_client(method: MethodRuns) -> str:
     return html_figure(svg, title, "Share of each class in all requests of a client, in percent.")
 
 
-def over_time(method: MethodRuns) -> str:
+def over_time(method: MethodRuns) -> Markup:
     """The share of each client's most requested class, round by round."""
     run = method.first
     shares = largest_by_client(run).T
     if shares.shape[0] == 0 or shares.shape[0] > MANY_CLIENTS or shares.shape[1] < 2:
-        return ""
+        return Markup()
     title = f"Most requested class by client: {which(method)}"
     names = [str(client) for client in range(shares.shape[0])]
     svg = plots.heat_map(title, "round", "client", names, round_numbers(run), shares, "% of requests", 100.0)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from html import escape
 
 import numpy as np
 
 from chase.report import plots, tables
-from chase.report.cells import NONE, Cell, Number, number
+from chase.report.cells import NONE, Number, number
+from chase.report.markup import Markup, html_figure, html_table, markup
 from chase.report.notes import run_notes
 from chase.report.runs import (
     Clock,
@@ -36,41 +36,15 @@ class Section:
 
     key: str
     title: str
-    body: str
+    body: Markup
 
 
 SectionMaker = Callable[[Sequence[MethodRuns]], Section | None]
 
 
-def html_table(table: tables.ReportTable, note: str = "") -> str:
-    """A table that scrolls sideways where it is wider than the screen."""
-    kinds = ["word" if table.is_text(i) else "number" for i in range(len(table.columns))]
-    head = "".join(f'<th scope="col" class="{k}">{escape(c)}</th>' for k, c in zip(kinds, table.columns, strict=True))
-    body = "".join(
-        "<tr>" + "".join(f'<td class="{k}">{_cell(c)}</td>' for k, c in zip(kinds, row, strict=True)) + "</tr>"
-        for row in table.rows
-    )
-    below = f'<p class="note">{escape(note)}</p>' if note else ""
-    named = f"<caption>{escape(table.title)}</caption>" if table.title else ""
-    return f'<div class="wide"><table>{named}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>{below}'
-
-
-def _cell(cell: Cell) -> str:
-    """The text of a cell; the range over runs goes below the mean."""
-    if not isinstance(cell, Number):
-        return escape(str(cell))
-    return escape(cell.head) + (f" <small>{escape(cell.tail)}</small>" if cell.tail else "")
-
-
-def html_figure(svg: str, title: str, caption: str = "") -> str:
-    """A figure with its heading and what it shows."""
-    below = f"<p>{escape(caption)}</p>" if caption else ""
-    return f"<figure><figcaption><h3>{escape(title)}</h3>{below}</figcaption>{svg}</figure>"
-
-
-def grid(figures: Sequence[str]) -> str:
+def grid(figures: Sequence[Markup]) -> Markup:
     """Figures beside each other where there is room."""
-    return f'<div class="grid">{"".join(figures)}</div>'
+    return markup("grid", figures=figures)
 
 
 def line_figure(
@@ -82,11 +56,11 @@ def line_figure(
     caption: str = "",
     from_zero: bool = False,
     merge: float = 0.0,
-) -> str:
+) -> Markup:
     """A figure with a line a method; empty if no method has a value."""
     curves = [plots.curve(method, x, y, merge=merge) for method in methods]
     if all(c is None for c in curves):
-        return ""
+        return Markup()
     return html_figure(plots.lines(title, *axes, curves, from_zero), title, caption)
 
 
@@ -110,31 +84,33 @@ def headline(methods: Sequence[MethodRuns]) -> Section:
     return Section("summary", "Summary", body)
 
 
-def notes_list(methods: Sequence[MethodRuns]) -> str:
+def notes_list(methods: Sequence[MethodRuns]) -> Markup:
     """What the runs noted, each note once."""
     found = run_notes(methods)
-    return f'<ul class="note">{"".join(f"<li>{escape(note)}</li>" for note in found)}</ul>' if found else ""
+    return markup("list", sentences=found, kind="note") if found else Markup()
 
 
-def cards(methods: Sequence[MethodRuns]) -> str:
+def cards(methods: Sequence[MethodRuns]) -> Markup:
     """The last accuracy of each method in large type, for a few methods."""
     if len(methods) > CARDS:
-        return ""
+        return Markup()
     time = clock(methods)
-    return f'<div class="cards">{"".join(_card(place, method, time) for place, method in enumerate(methods))}</div>'
+    return markup("cards", cards=[_card(place, method, time) for place, method in enumerate(methods)])
 
 
-def _card(place: int, method: MethodRuns, time: Clock) -> str:
-    found, rounds = method.last("test_accuracy"), max(len(run.metrics) for run in method.runs)
-    large = number(float(found.mean()), 1, 100) if found.size else NONE
+def _card(place: int, method: MethodRuns, time: Clock) -> dict[str, object]:
+    found = method.last("test_accuracy")
     spread = f"{100 * found.min():.1f} to {100 * found.max():.1f} over {found.size} runs, " if found.size > 1 else ""
-    seconds = float(np.mean([time.a_round(run) for run in method.runs]))
-    labels = number(float(method.last("labels").mean()), 0)
-    return (
-        f'<div class="card" style="--mark:{Look.named(method.label, place).colour}"><h3>{escape(method.label)}</h3>'
-        f"<strong>{large}<small> %</small></strong><p>test accuracy, {spread}round {rounds}</p>"
-        f"<p>{labels} labels, {seconds:.2f} {time.name} a round</p></div>"
-    )
+    return {
+        "colour": Look.named(method.label, place).colour,
+        "label": method.label,
+        "accuracy": number(float(found.mean()), 1, 100) if found.size else NONE,
+        "spread": spread,
+        "rounds": max(len(run.metrics) for run in method.runs),
+        "labels": number(float(method.last("labels").mean()), 0),
+        "seconds": Number(float(np.mean([time.a_round(run) for run in method.runs])), 2),
+        "clock": time.name,
+    }
 
 
 def accuracy_section(methods: Sequence[MethodRuns]) -> Section | None:
@@ -238,7 +214,7 @@ def cost_section(methods: Sequence[MethodRuns]) -> Section:
             "clients, whether or not they ran side by side.",
         )
         if phases
-        else "",
+        else Markup(),
         line_figure(
             methods, "Seconds a round", ("round", "seconds"), round_numbers, metric("seconds"), "Wall-clock.", True
         ),
@@ -286,7 +262,7 @@ def _mean(rows: Sequence[Numbers]) -> Numbers:
     return mean
 
 
-def _classes_at_the_end(methods: Sequence[MethodRuns], names: Sequence[str]) -> str:
+def _classes_at_the_end(methods: Sequence[MethodRuns], names: Sequence[str]) -> Markup:
     values = {}
     for method in methods:
         values[method.label] = 100.0 * _mean([v for run in method.runs if (v := _last_by_class(run)) is not None])
@@ -302,7 +278,7 @@ def _classes_at_the_end(methods: Sequence[MethodRuns], names: Sequence[str]) -> 
     )
 
 
-def _labels_by_class(methods: Sequence[MethodRuns], names: Sequence[str]) -> str:
+def _labels_by_class(methods: Sequence[MethodRuns], names: Sequence[str]) -> Markup:
     counts = {}
     for method in methods:
         rows = []
@@ -311,7 +287,7 @@ def _labels_by_class(methods: Sequence[MethodRuns], names: Sequence[str]) -> str
             rows.append(np.bincount(given, minlength=len(names))[: len(names)].astype(np.float64))
         counts[method.label] = np.mean(rows, axis=0)
     if not any(row.any() for row in counts.values()):
-        return ""
+        return Markup()
     title = "Labels by class"
     caption = "What people answered, initial labels apart."
     if len(names) <= MANY_CLASSES:
@@ -363,10 +339,13 @@ def settings_section(methods: Sequence[MethodRuns]) -> Section:
     """What differs, where the runs are, then every setting and version."""
     runs = [run for method in methods for run in method.runs]
     differ = tables.settings_that_differ(methods)
-    body = f"<h3>Settings that differ</h3>{html_table(differ)}" if differ is not None else ""
-    body += f"<h3>Runs</h3>{html_table(tables.runs_table(methods))}"
-    body += f"<details><summary>All settings</summary>{html_table(tables.all_settings(methods))}</details>"
-    body += f"<details><summary>Versions and machine</summary>{html_table(tables.versions(runs))}</details>"
+    body = markup(
+        "settings",
+        differ=html_table(differ) if differ is not None else None,
+        runs=html_table(tables.runs_table(methods)),
+        settings=html_table(tables.all_settings(methods)),
+        versions=html_table(tables.versions(runs)),
+    )
     return Section("settings", "Settings and versions", body)
 
 

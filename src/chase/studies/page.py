@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from html import escape
 from pathlib import Path
 
 from chase.core.files import write_atomically
 from chase.report.comparison_section import findings_list
 from chase.report.html import page, sections_of
-from chase.report.sections import Section, grid, html_figure, html_table
+from chase.report.markup import Markup, html_figure, html_table, markup
+from chase.report.sections import Section, grid
 from chase.report.table_files import plain_tables, write_tables
 from chase.studies.figures import FIGURES, across
 from chase.studies.findings import findings
@@ -48,13 +48,8 @@ def render(result: StudyResult) -> str:
 
 def summary(result: StudyResult) -> Section:
     """What was found in every scene."""
-    body = ""
-    for scene in result.scenes:
-        said = findings(scene)
-        if said:
-            body += f"<h3>{escape(scene.title)}</h3>" + findings_list(said)
-    note = f'<p class="note">{escape(result.study.note)}</p>' if result.study.note else ""
-    return Section("found", "What was found", (body or "<p>Nothing yet.</p>") + note)
+    scenes = [(scene.title, findings_list(said)) for scene in result.scenes if (said := findings(scene))]
+    return Section("found", "What was found", markup("found", scenes=scenes, note=result.study.note))
 
 
 def parts_section(result: StudyResult) -> list[Section]:
@@ -71,14 +66,14 @@ def scene_sections(scene: SceneResult, heading: bool) -> list[Section]:
     figures = [html_figure(d.svg, d.title, d.caption) for d in drawn if d is not None]
     extra = ([first] if first else []) + ([Section("study", "In this study", grid(figures))] if figures else [])
     made[1:1] = extra
-    made = ([Section("scene", scene.title, "")] if heading else []) + made
+    made = ([Section("scene", scene.title, Markup())] if heading else []) + made
     return [Section(f"{scene.key}-{s.key}", s.title, s.body) for s in made]
 
 
 def paper_section(scene: SceneResult) -> Section | None:
     """The paper's figures beside ours."""
     beside, variants, times = paper_table(scene), variant_table(scene), minutes_table(scene)
-    body = html_table(beside, " ".join(paper_notes(scene))) if beside is not None else ""
+    body = html_table(beside, " ".join(paper_notes(scene))) if beside is not None else Markup()
     if variants is not None:
         body += html_table(variants, "Paired by seed, with its 95 % interval.")
     if times is not None:
