@@ -94,10 +94,10 @@ def test_verdicts_need_six_seeds_for_a_test_and_say_so_below() -> None:
 
 def test_tables_by_hand() -> None:
     one = group("EV", "labelled", [0.5, 0.7])
-    (row,) = accuracies([one]).rows
+    (row,) = accuracies([one]).texts
     assert row[:5] == ["mnist", "labelled weights", "EV", "6", "50"]
     assert row[6] == "50.0 / 70.0"
-    (picked,) = picks_table([one]).rows
+    (picked,) = picks_table([one]).texts
     assert picked[3:] == ["40", NONE, "100", "25"]
 
 

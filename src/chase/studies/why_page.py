@@ -7,12 +7,13 @@ from pathlib import Path
 
 import numpy as np
 
-from chase.report import charts, method_tables
+from chase.report import charts
+from chase.report.cells import NONE, Cell, number, p_value, with_interval
 from chase.report.export import to_markdown
 from chase.report.requests_section import chance_share, evenness
 from chase.report.runs import MethodRuns, RunData
 from chase.report.statistics import interval
-from chase.report.tables import NONE, ReportTable, number
+from chase.report.tables import ReportTable
 from chase.studies.figures import Drawing, chance_picks, class_balance, largest_share, zero_ev_picks
 from chase.studies.findings import settled_share, unfinished
 from chase.studies.hypotheses import (
@@ -104,14 +105,14 @@ def points(finding: Finding) -> str:
 
 def verdicts(found: Sequence[Finding]) -> ReportTable:
     """A row a claim and data set."""
-    rows = [
+    rows: list[list[Cell]] = [
         [
             f.claim.key,
             f.claim.text,
             f.data,
-            str(f.difference.values.size),
-            method_tables.with_interval(f.difference.interval, 1, signed=True),
-            method_tables.p_value(f.difference.p),
+            int(f.difference.values.size),
+            with_interval(f.difference.interval, 1, signed=True),
+            p_value(f.difference.p),
             f.verdict,
         ]
         for f in found
@@ -140,11 +141,11 @@ def accuracies(groups: Sequence[Group]) -> ReportTable:
     rows = []
     for group in groups:
         values = of_last_rounds(group.method)
-        shown = method_tables.with_interval(interval(np.array(values)).within(0, 100))
+        shown = with_interval(interval(np.array(values)).within(0, 100))
         end = min(len(run.metrics) for run in group.method.runs)
         labels = number(float(np.mean([run.last("labels") for run in group.method.runs])), 0)
-        each = " / ".join(number(value, 1) for value in values)
-        rows.append([group.settings["data"], conditions(group), group.arm, str(end), labels, shown, each])
+        each = " / ".join(str(number(value, 1)) for value in values)
+        rows.append([group.settings["data"], conditions(group), group.arm, end, labels, shown, each])
     columns = ("data", "conditions", "arm", "round", "labels", f"accuracy, mean of {LAST} rounds, %", "by seed")
     return ReportTable(columns, rows, text_columns=3, words=frozenset({6}))
 
@@ -152,7 +153,7 @@ def accuracies(groups: Sequence[Group]) -> ReportTable:
 def picks_table(groups: Sequence[Group]) -> ReportTable:
     """What ties, EV of 0, class balance and weights came to in the end."""
 
-    def mean(values: Sequence[float | None]) -> str:
+    def mean(values: Sequence[float | None]) -> Cell:
         known = [v for v in values if v is not None and np.isfinite(v)]
         return number(float(np.mean(known)), 0) if known else NONE
 
