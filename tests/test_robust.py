@@ -4,9 +4,12 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support import small_settings
 
 from chase.core.errors import UpdateError
+from chase.core.messages import ClientUpdate, RoundOrder
 from chase.server.robust import bound_norms, capped_shares, change_norm, median, scaled_change, trimmed_mean
+from chase.server.server import Server
 
 START = {"w": np.array([1.0, 1.0], dtype=np.float32), "count": np.array(3, dtype=np.int64)}
 
@@ -65,3 +68,25 @@ def test_no_share_is_above_the_cap_and_the_total_stays(numbers: list[float], mos
     found = capped_shares(dict(enumerate(numbers)), most)
     assert sum(found.values()) == pytest.approx(sum(numbers))
     assert max(found.values()) <= sum(numbers) * max(most, 1 / len(numbers)) * (1 + 1e-9)
+
+
+@pytest.mark.parametrize(
+    ("changes", "wanted"),
+    [
+        ({}, 750.25),
+        ({"combine": "median"}, 1.0),
+        ({"combine": "trimmed-mean"}, 1.0),
+        ({"client_weights": "equal"}, 334.0),
+        ({"most_share": 0.4}, 400.6),
+    ],
+)
+def test_the_server_combines_as_it_is_told(changes: dict[str, object], wanted: float) -> None:
+    server = Server("run", small_settings(**changes), {"w": np.zeros(2, dtype=np.float32)})
+    order = RoundOrder("run", 1, 0, server.weights)
+    sent = [(0, 1.0, 1), (1, 1.0, 1), (2, 1000.0, 6)]
+    updates = [
+        ClientUpdate(client, 1, {"w": np.full(2, value, dtype=np.float32)}, labels, {})
+        for client, value, labels in sent
+    ]
+    server.aggregate(dict.fromkeys(range(3), order), updates)
+    assert server.weights["w"].tolist() == pytest.approx([wanted] * 2)

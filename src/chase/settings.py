@@ -192,6 +192,15 @@ class FederationSettings(SettingsGroup):
         description="weight of a client in the average: labelled (its number of labels, as in the paper), equal, or "
         "shuffled (label counts given to clients in random order, as the authors' code does)",
     )
+    most_share: float = Field(
+        1.0, gt=0, le=1, description="largest share of the average that one of three or more clients may have; 1 = any"
+    )
+    combine: Literal["mean", "median", "trimmed-mean"] = Field(
+        "mean",
+        description="how updates are combined: mean (weighted), or coordinate by coordinate and without weights the "
+        "median, or the mean without the largest and smallest values",
+    )
+    trim: float = Field(0.2, ge=0, lt=0.5, description="share of the values that trimmed-mean leaves out at either end")
     server: str = Field("fedavg", description="how updates become the global model: " + ", ".join(SERVERS))
     server_lr: float | None = Field(None, gt=0, description="server learning rate; unset = as the server says")
     server_momentum: float = Field(0.9, ge=0, lt=1, description="momentum (beta 1) of fedavgm and fedadam")

@@ -15,7 +15,7 @@ from chase.federation.rounds import Rounds
 from chase.federation.rules import Member, MemberList, Rules
 from chase.federation.transport import Hello, Node, NodeId, Reply, SiteMessage, Tally, Ticket
 
-METRICS = {"labels": 2.0, "inferences": 0.0, "inferred_samples": 0.0, "pool_labeled": 4.0}
+METRICS = {"turn": 1.0, "labels": 2.0, "inferences": 0.0, "inferred_samples": 0.0, "pool_labeled": 4.0}
 METRICS |= {f"pool_{name}": 0.0 for name in ("unlabeled", "asked", "dormant", "set_aside")}
 Script = Callable[[SiteMessage, int], tuple[float, object]]
 """(letter, how many turns it was asked for before) -> (seconds until the answer, body or error text)."""
@@ -72,7 +72,10 @@ class FakePost:
         self.sent.append(letter)
         ticket = f"ticket-{len(self.sent)}"
         if letter.kind == "hello":
-            self._due[ticket] = (self.clock.now, self.hellos.get(letter.node, Hello(self.online[letter.node], ())))
+            self._due[ticket] = (
+                self.clock.now,
+                self.hellos.get(letter.node, Hello(self.online[letter.node], (), 100, 20)),
+            )
         elif letter.kind == "tally":
             self._due[ticket] = (self.clock.now + 1, Tally(letter.node, 10))
         else:

@@ -4,12 +4,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from federation.posts import Table, prompt, update_for
+from federation.posts import METRICS, Script, Table, prompt, update_for
 from support import small_settings
 
 from chase.core.errors import FederationError
 from chase.core.messages import ClientUpdate, RoundOrder
-from chase.federation.rounds import check_answer
+from chase.federation.checks import check_answer
 from chase.federation.rules import FederationDirectory, Member, MemberList, Rules, make_rules
 from chase.federation.transport import Hello, Reply, SiteMessage, Tally
 from chase.server.server import Server
@@ -159,7 +159,7 @@ def test_a_site_that_joins_later_takes_part_from_then_on(tmp_path: Path) -> None
 def test_a_site_is_refused_by_the_differences_it_finds(tmp_path: Path) -> None:
     table = Table.set(tmp_path)
     table.post.online[13] = "d"
-    table.post.hellos[13] = Hello("d", ())
+    table.post.hellos[13] = Hello("d", (), 100, 20)
     table.rounds.members.look(1)
     assert table.rounds.members.refused["d"] == "'d' is not on the list of sites"
 
@@ -168,7 +168,7 @@ def test_a_node_with_the_key_of_one_site_cannot_pass_as_another(tmp_path: Path) 
     table = Table.set(tmp_path)
     table.rounds.members.nodes.clear()
     table.post.online = {20: "b", 21: ""}
-    table.post.hellos = {20: Hello("a", ()), 21: Hello("c", ())}
+    table.post.hellos = {20: Hello("a", (), 100, 20), 21: Hello("c", ())}
     table.rounds.members.look(1)
     assert table.rounds.members.here() == {}
     assert table.rounds.members.refused["a"] == "it calls itself 'a', but its key is that of 'b'"
@@ -178,7 +178,7 @@ def test_a_node_with_the_key_of_one_site_cannot_pass_as_another(tmp_path: Path) 
 def test_two_nodes_of_one_name_are_not_both_let_in(tmp_path: Path) -> None:
     table = Table.set(tmp_path, authenticated=False)
     table.post.online[13] = ""
-    table.post.hellos[13] = Hello("a", ())
+    table.post.hellos[13] = Hello("a", (), 100, 20)
     table.rounds.members.look(1)
     assert table.rounds.members.nodes[0] == 10
     assert "from another node" in table.rounds.members.refused["a"]
@@ -225,7 +225,7 @@ def test_a_charter_is_read_back_as_it_was_written_and_made_once(tmp_path: Path) 
 
 def test_a_sound_update_passes() -> None:
     order = RoundOrder("run", 1, 0, {"w": np.zeros(3, dtype=np.float32)})
-    check_answer(update_for(order, 0, 1.0), order, Rules())
+    check_answer(update_for(order, 0, 1.0), order, Rules(), 100)
 
 
 def lost(letter: SiteMessage, turn: int) -> tuple[float, object]:
@@ -326,3 +326,96 @@ def test_who_has_not_been_asked_at_the_deadline_is_missing(tmp_path: Path) -> No
     table = Table.set(tmp_path, quorum=1, deadline=10.0, at_once=1)
     table.post.scripts = dict.fromkeys((10, 11, 12), slow(8.0))
     assert table.hold(1).missing == ["b", "c"]
+
+
+def scaled(factor: float) -> Script:
+    def answer(letter: SiteMessage, turn: int) -> tuple[float, object]:
+        assert letter.order is not None
+        return 1.0, update_for(letter.order, int(letter.header["number"]), factor)
+
+    return answer
+
+
+def test_an_update_times_a_thousand_is_refused_named_and_the_honest_ones_go_on(tmp_path: Path) -> None:
+    table = Table.set(tmp_path, quorum=3)
+    table.post.scripts = {10: scaled(1.0), 11: scaled(1000.0), 12: scaled(2.0)}
+    outcome = table.hold(1)
+    assert sorted(outcome.updates) == [0, 2]
+    assert "500 times the median" in outcome.refused["b"]
+    assert table.told("refused") == [(1, "b")]
+    table.post.scripts[11] = scaled(16.0)
+    outcome = table.hold(2)
+    assert outcome.clipped == {"b": 8.0}
+    assert outcome.updates[1].weights["w"].tolist() == [10.0] * 3
+    assert table.told("clipped") == [(2, "b")]
+    sites = outcome.as_metrics()["sites"]
+    assert isinstance(sites, dict)
+    assert sites["clipped"] == {"b": 8.0}
+
+
+def test_a_site_that_claims_more_labels_than_it_has_samples_is_refused_and_greeted_again(tmp_path: Path) -> None:
+    table = Table.set(tmp_path, quorum=3)
+
+    def liar(letter: SiteMessage, turn: int) -> tuple[float, object]:
+        assert letter.order is not None
+        claim = {**METRICS, "pool_labeled": 9_999_999.0}
+        return 1.0, update_for(letter.order, 1, 1.0, num_labeled=9_999_999, metrics=claim)
+
+    table.post.scripts[11] = liar
+    outcome = table.hold(1)
+    assert sorted(outcome.updates) == [0, 2]
+    assert "more than the 100 samples" in outcome.refused["b"]
+    table.post.scripts[11] = prompt
+    assert sorted(table.hold(2).updates) == [0, 1, 2]
+    assert [m.kind for m in table.post.sent if m.node == 11].count("hello") == 2
+
+
+def test_a_score_over_more_samples_than_a_site_holds_out_is_not_counted(tmp_path: Path) -> None:
+    table = Table.set(tmp_path)
+    table.rounds.members.said[0] = Hello("a", (), 100, 5)
+    sums = table.rounds.tallies(1, lambda c: SiteMessage(10 + c, "tally"), 60.0)
+    assert sums == Tally(0, 0)
+    assert table.whys("no score")[0] == "a score that cannot be: 10 of 10, of 5 held out"
+
+
+def test_an_answer_that_breaks_the_checks_themselves_costs_its_site_alone(tmp_path: Path) -> None:
+    table = Table.set(tmp_path, quorum=3)
+
+    def odd(letter: SiteMessage, turn: int) -> tuple[float, object]:
+        assert letter.order is not None
+        return 1.0, update_for(letter.order, 1, 1.0, weights={"w": "not an array"})
+
+    table.post.scripts[11] = odd
+    outcome = table.hold(1)
+    assert sorted(outcome.updates) == [0, 2]
+    assert outcome.refused == {"b": "the answer cannot be used (AttributeError)"}
+
+
+def test_a_site_that_is_always_a_little_late_is_part_of_every_second_round(tmp_path: Path) -> None:
+    table = Table.set(tmp_path, quorum=2, deadline=60.0)
+    honest = scaled(1.0)
+    table.post.scripts[11] = lambda letter, turn: (75.0, honest(letter, turn)[1])
+    took = [sorted(table.hold(round).updates) for round in range(1, 7)]
+    assert took == [[0, 2], [0, 1, 2]] * 3
+    assert table.told("late") == [(2, "b"), (4, "b"), (6, "b")]
+    assert table.hold(7).seconds["a"] == 1.0
+
+
+def test_a_site_restored_from_an_older_copy_is_noticed(tmp_path: Path) -> None:
+    table = Table.set(tmp_path, quorum=3)
+    kept: list[dict[int, int]] = []
+    table.rounds.members.keep_turns = lambda turns: kept.append(dict(turns))
+
+    def at_turn(turn: float) -> Script:
+        def answer(letter: SiteMessage, _: int) -> tuple[float, object]:
+            assert letter.order is not None
+            return 1.0, update_for(letter.order, 1, 1.0, metrics={**METRICS, "turn": turn})
+
+        return answer
+
+    for round, turn in ((1, 90.0), (2, 9.0)):
+        table.post.scripts[11] = at_turn(turn)
+        table.hold(round)
+    assert table.told("rolled back") == [(2, "b")]
+    assert "9 turns, and had taken 90" in table.whys("rolled back")[0]
+    assert kept[-1][1] == 9

@@ -20,6 +20,7 @@ from chase.federation.engine import sent_settings
 from chase.federation.transport import SiteMessage
 from chase.flower import client_app, codec
 from chase.settings import Settings
+from chase.site import turn as site_turn
 from chase.site.agreement import agreement_of
 from chase.site.place import Site
 
@@ -68,7 +69,7 @@ def test_all_that_leaves_a_site_is_weights_a_count_and_agreed_metrics(tmp_path: 
     greeting = {"site": "site-1", "objections": [], "samples": size, "held_out": 20, "turn": 0}
     assert {k: dict(v) for k, v in hello.items()} == {"hello": greeting}
     assert {k: dict(v) for k, v in tally.items()} == {"tally": {"correct": tally["tally"]["correct"], "count": 20}}
-    assert dict(refusal["failure"]) == {"reason": "refused (AgreementError); the site's log says why"}
+    assert dict(refusal["failure"]) == {"reason": "refused (AgreementError); the site's log says why", "again": True}
     shapes = {name: a.shape for name, a in first_order(site, settings).weights.items()}
     for turn in turns:
         assert sorted(turn) == ["metrics", "update", "weights/0"]
@@ -125,7 +126,7 @@ def test_the_text_of_an_error_stays_at_the_site(tmp_path: Path, monkeypatch: pyt
 
     monkeypatch.setattr("chase.site.turn.take_turn", fail)
     reply = ask(site, letter(site, settings, "turn", first_order(site, settings)))
-    assert dict(reply["failure"]) == {"reason": "training failed (DataError); the site's log says why"}
+    assert dict(reply["failure"]) == {"reason": "training failed (DataError); the site's log says why", "again": True}
 
 
 def test_a_repeated_order_is_answered_from_what_was_committed(tmp_path: Path) -> None:
@@ -164,4 +165,24 @@ def test_what_another_version_sends_is_an_objection_that_names_both_versions(tmp
     (said,) = objections(site, letter(site, settings, "hello", agreement="{}"))
     assert "an agreement cannot be read" in said
     refused = ask(site, letter(site, settings, "tally", format=99))
-    assert dict(refused["failure"]) == {"reason": "refused (UpdateError); the site's log says why"}
+    assert dict(refused["failure"]) == {"reason": "refused (UpdateError); the site's log says why", "again": True}
+
+
+def test_a_model_that_is_not_finite_is_neither_kept_nor_sent_and_the_next_round_recovers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = tiny_settings()
+    site = tiny_site(tmp_path / "home", NUMBER)
+    weights = first_order(site, settings).weights
+    first = codec.unpack_update(ask(site, letter(site, settings, "turn", RoundOrder("run", 1, 0, weights))))
+    before = site_turn.turns(site), site.home.inbox.mark("taken"), len(list((site.path / "state").iterdir()))
+    wild = {name: array * np.float32(1e30) if array.dtype == np.float32 else array for name, array in weights.items()}
+    said = ask(site, letter(site, settings, "turn", RoundOrder("run", 2, 0, wild)))
+    assert dict(said["failure"]) == {
+        "reason": "training failed (DivergedError); the site's log says why",
+        "again": False,
+    }
+    assert (site_turn.turns(site), site.home.inbox.mark("taken"), len(list((site.path / "state").iterdir()))) == before
+    third = codec.unpack_update(ask(site, letter(site, settings, "turn", RoundOrder("run", 3, 0, weights))))
+    assert all(np.isfinite(array).all() for array in third.weights.values())
+    assert third.num_labeled == first.num_labeled + settings.budget  # what the lost turn would have asked

@@ -51,7 +51,7 @@ def test_the_other_answers_come_out_as_they_went_in() -> None:
     for body in (Hello("site-a", ("class list: ...",)), Hello("site-a", ())):
         assert codec.unpack(codec.pack_hello(body)) == body
     assert codec.unpack(codec.pack_tally(Tally(3, 4))) == Tally(3, 4)
-    assert codec.unpack(codec.pack_failure("training failed")) == "training failed"
+    assert codec.unpack(codec.pack_failure("training failed", False)) == codec.Failure("training failed", False)
 
 
 def spoiled(name: str) -> RecordDict:
@@ -141,9 +141,9 @@ def test_arrays_larger_than_agreed_are_refused_and_large_ones_travel_in_pieces(
 def test_texts_of_a_site_are_cut_and_cleaned() -> None:
     nasty = "red\x1b[31m\nnext line\u202ereversed\x07" + "x" * 5000
     said = codec.unpack(codec.pack_failure(nasty))
-    assert isinstance(said, str)
-    assert said.startswith("red [31m next linereversed x")
-    assert len(said) == 300
+    assert isinstance(said, codec.Failure)
+    assert said.reason.startswith("red [31m next linereversed x")
+    assert len(said.reason) == 300
     hello = codec.unpack(codec.pack_hello(Hello("site\x1b]0;a", (nasty,))))
     assert isinstance(hello, Hello)
     assert hello.site == "site ]0;a"

@@ -23,7 +23,7 @@ from chase.client.choose import choose
 from chase.client.context import ClientContext, Costs
 from chase.client.state import ClientState
 from chase.client.train import train
-from chase.core.errors import ChaseError, ClientError
+from chase.core.errors import ChaseError, ClientError, DivergedError
 from chase.core.messages import ClientId, ClientUpdate, RoundOrder
 from chase.learning.loss_prediction import loss_extras
 
@@ -101,6 +101,7 @@ class Client:
             state = state.take_in(self._annotator.answers(state.turn), classes)
         with self._stage(order, "training"):
             state, update = train(self.context, state, order, costs)
+            refuse_divergence(update)
         turn = Turn(update, state, tuple(questions), self._journal(questions, state))
         with self._stage(order, "saving"):
             self._store.commit(order.run, order.round, turn)
@@ -123,6 +124,13 @@ class Client:
             raise
         except (ChaseError, OSError) as error:
             raise ClientError(str(self.id), order.round, stage, error) from error
+
+
+def refuse_divergence(update: ClientUpdate) -> None:
+    """Refuse weights that are not finite before they are kept: the client trains again from the next global model."""
+    for name, array in update.weights.items():
+        if np.issubdtype(array.dtype, np.floating) and not np.isfinite(array).all():
+            raise DivergedError(f"training diverged: '{name}' holds NaN or infinity; a smaller lr may help")
 
 
 def open_questions(state: ClientState, strategy: str) -> list[Question]:

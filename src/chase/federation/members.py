@@ -36,6 +36,11 @@ class Members:
     nodes: dict[ClientId, NodeId] = field(default_factory=dict)
     """Sites that shook hands, by number."""
     names: dict[ClientId, str] = field(default_factory=dict)
+    said: dict[ClientId, Hello] = field(default_factory=dict)
+    """What each site said of itself at its last handshake."""
+    turns: dict[ClientId, int] = field(default_factory=dict)
+    """The turns that each site has told of: fewer than before means that it was restored from an older copy."""
+    keep_turns: Callable[[dict[ClientId, int]], None] = lambda turns: None
     refused: dict[str, str] = field(default_factory=dict)
     """Why a site was refused, by name (or "node 123")."""
     _online: Mapping[NodeId, Node] = field(default_factory=dict)
@@ -56,6 +61,26 @@ class Members:
         """The name of a site that is on the list, here or not."""
         known = self.names.get(client)
         return known or next((m.name for m in self.roster().members if m.number == client), f"client {client}")
+
+    def sizes(self, client: ClientId) -> Hello:
+        """How large a site said it is."""
+        return self.said.get(client, Hello(""))
+
+    def greet_again(self, client: ClientId) -> None:
+        """Shake hands with a site once more before its next order."""
+        node = self.nodes.pop(client, None)
+        if node is not None:
+            self._asked_at.pop(node, None)
+
+    def seen(self, round: int, client: ClientId, turn: int) -> None:
+        """Note how many turns a site has taken; fewer than before is told."""
+        before = self.turns.get(client, 0)
+        if turn < before:
+            why = f"it has taken {turn} turns, and had taken {before}: it was restored from an older copy"
+            self.diary.note(round, "rolled back", self.name(client), why)
+        if turn != before:
+            self.turns[client] = turn
+            self.keep_turns(self.turns)
 
     def look(self, round: int) -> None:
         """Greet nodes that are new, and take in what those greeted before have answered."""
@@ -93,8 +118,14 @@ class Members:
             return
         member = self.roster().named(name)
         assert member is not None  # _objection refuses a name that is not on the list
-        back = member.number in self.nodes
+        back, hello = member.number in self.names, answer.body
+        assert isinstance(hello, Hello)  # _objection refuses all else
         self.nodes[member.number], self.names[member.number] = node, name
+        before = self.said.get(member.number, hello)
+        if before.samples != hello.samples:
+            self.diary.note(round, "size changed", name, f"from {before.samples} to {hello.samples} samples")
+        self.said[member.number] = hello
+        self.seen(round, member.number, hello.turn)
         self.refused.pop(name, None)
         self.diary.note(round, "came back" if back else "joined", name)
 

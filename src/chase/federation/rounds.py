@@ -2,9 +2,11 @@
 
     busy      A site that still owes an answer to an earlier round gets no new order.
     late      Its answer, when it comes, is used in that round if it is at most ``late_rounds`` old and the round
-              does not start anew, else dropped.
-    refused   An update that does not fit (names, shapes, finite numbers, sane weight, agreed metrics) is left out of
-              the average; its site has answered.
+              does not start anew, else dropped. A round waits for such an answer, until its own deadline.
+    refused   An update that does not fit (names, shapes, finite numbers, sane weight, agreed metrics, the size that the
+              site said it has) or that changes the model far more than the others is left out of the average; its site
+              has answered.
+    clipped   An update that changes the model more than ``norm_clip`` times the median of the round is cut to that.
     failed    A site that reports an error, or whose node died or was started anew, gets the same order again,
               ``retries`` times.
     joining   A site that comes while a round is open takes part from the next, or at once if the quorum is short.
@@ -17,19 +19,22 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from chase.core.errors import UpdateError
 from chase.core.messages import ClientId, ClientUpdate, RoundOrder
-from chase.core.pools import NAMES
+from chase.core.text import clean
+from chase.federation.checks import Outgrown, check_answer
 from chase.federation.diary import Diary
 from chase.federation.members import AGAIN, Members
 from chase.federation.rules import Rules
 from chase.federation.transport import NodeId, Reply, SiteMessage, Tally, Ticket, Transport
-from chase.server.server import check_update
-from chase.site.turn import METRICS
+from chase.server.robust import bound_norms
 
-NEEDED = frozenset({"labels", "inferences", "inferred_samples"} | {f"pool_{name}" for name in NAMES})
+
+def round_to(value: float) -> float:
+    """A measurement for people: three digits after the point."""
+    return round(value, 3)
 
 
 @dataclass(frozen=True)
@@ -57,31 +62,15 @@ class RoundOutcome:
     missing: list[str] = field(default_factory=list)
     """Sites that were asked and did not answer before the round was closed."""
     refused: dict[str, str] = field(default_factory=dict)
+    clipped: dict[str, float] = field(default_factory=dict)
+    """How many times the median change of the round the change of a clipped update was."""
+    seconds: dict[str, float] = field(default_factory=dict)
+    """From order to answer, by site; of a late one since its own round."""
 
     def as_metrics(self) -> dict[str, object]:
         """For the round's line of metrics.jsonl."""
-        kept = {name: sorted(getattr(self, name)) for name in ("late", "busy", "absent", "missing")}
-        return {"sites": kept | {"refused": self.refused}}
-
-
-def check_answer(update: ClientUpdate, order: RoundOrder, rules: Rules) -> None:
-    """Refuse an update that does not fit its order, or whose weight or metrics cannot be right."""
-    check_update(update, order, {n: a for n, a in order.extras.items() if not n.startswith("start.")})
-    who = f"update of client {update.client} for round {order.round}"
-    odd = sorted(k for k in update.metrics if k not in METRICS and not k.startswith("seconds_"))
-    if odd:
-        raise UpdateError(f"{who}: metrics that were not agreed on: {', '.join(odd[:5])}")
-    lacking = sorted(NEEDED - update.metrics.keys())
-    if lacking:
-        raise UpdateError(f"{who}: metrics that are lacking: {', '.join(lacking[:5])}")
-    wild = sorted(k for k, v in update.metrics.items() if not math.isfinite(v) or (v < 0 and k != "train_loss"))
-    if wild:
-        raise UpdateError(f"{who}: metric '{wild[0]}' is {update.metrics[wild[0]]}")
-    if update.num_labeled > rules.most_labels or update.num_labeled != update.metrics["pool_labeled"]:
-        raise UpdateError(
-            f"{who}: a labelled count of {update.num_labeled} beside a pool of "
-            f"{update.metrics['pool_labeled']:.0f} is not believed (at most {rules.most_labels})"
-        )
+        kept: dict[str, object] = {n: sorted(getattr(self, n)) for n in ("late", "busy", "absent", "missing")}
+        return {"sites": kept | {"refused": self.refused, "clipped": self.clipped, "seconds": self.seconds}}
 
 
 @dataclass
@@ -100,6 +89,8 @@ class Rounds:
     _tries: dict[ClientId, int] = field(default_factory=dict)
     _last: dict[ClientId, float] = field(default_factory=dict)
     _fresh: bool = False
+    _reference: float = 0.0
+    """The median change of the last round that had one."""
     _first: frozenset[ClientId] | None = None
     """Who was free when the round began: each of them gets its order, at once or when its turn comes."""
 
@@ -123,7 +114,7 @@ class Rounds:
             self._show(round, outcome)
             settled = len(outcome.updates) + len(outcome.refused)
             overdue = self.clock() - began >= self.rules.deadline
-            waiting = due or any(o.order.round == round for o in self.owed.values())
+            waiting = due or any(self._awaited(round - o.order.round) for o in self.owed.values())
             if settled >= quorum and (overdue or not waiting):
                 break
             if overdue and not short_noted:
@@ -132,6 +123,10 @@ class Rounds:
             self.sleep(self.rules.poll)
         self._close(outcome, wanted, round)
         return outcome
+
+    def _awaited(self, age: int) -> bool:
+        """Whether an answer to an order of so many rounds ago would still be used now."""
+        return age == 0 or (0 < age <= self.rules.late_rounds and not self._fresh)
 
     def _due(self, wanted: Mapping[ClientId, RoundOrder], outcome: RoundOutcome, quorum: int) -> list[ClientId]:
         """Who gets the order now: all that are free when the round begins, then who failed, newcomers if needed."""
@@ -180,19 +175,25 @@ class Rounds:
             self.diary.note(round, "refused", why="an answer that no open order asked for")
             return
         name, age = self._name(owed.client), round - owed.order.round
+        outcome.seconds[name] = round_to(self.clock() - owed.sent)
         if not isinstance(answer.body, ClientUpdate) and not answer.unfit:
-            self.diary.note(owed.order.round, "failed", name, answer.error or "the answer is of another kind")
+            self.diary.note(owed.order.round, "failed", name, clean(answer.error) or "the answer is of another kind")
             return
         try:
             if not isinstance(answer.body, ClientUpdate):
                 raise UpdateError(answer.error)
             if answer.body.client != owed.client:
                 raise UpdateError(f"update of client {owed.client}: it says that it is of client {answer.body.client}")
-            check_answer(answer.body, owed.order, self.rules)
+            check_answer(answer.body, owed.order, self.rules, self.members.sizes(owed.client).samples)
         except UpdateError as error:
-            outcome.refused[name] = str(error)
-            self.diary.note(round, "refused", name, str(error))
+            if isinstance(error, Outgrown):
+                self.members.greet_again(owed.client)
+            self._refuse(outcome, round, name, str(error))
             return
+        except Exception as error:  # whatever a site sends, the others go on
+            self._refuse(outcome, round, name, f"the answer cannot be used ({type(error).__name__})")
+            return
+        self.members.seen(round, owed.client, int(answer.body.metrics["turn"]))
         if (
             age > self.rules.late_rounds
             or (age and self._fresh)
@@ -206,7 +207,30 @@ class Rounds:
             self.diary.note(round, "late", name, f"its answer to round {owed.order.round} is used in round {round}")
         outcome.updates[owed.client], outcome.orders[owed.client] = answer.body, owed.order
 
+    def _refuse(self, outcome: RoundOutcome, round: int, name: str, why: str) -> None:
+        outcome.refused[name] = clean(why)
+        self.diary.note(round, "refused", name, clean(why))
+
+    def _bound(self, outcome: RoundOutcome, round: int) -> None:
+        """Cut and refuse updates that change the model far more than the others."""
+        pairs = {c: (outcome.orders[c].origin, u.weights) for c, u in outcome.updates.items() if u.num_labeled}
+        clip, refuse = self.rules.norm_clip, self.rules.norm_refuse
+        found = bound_norms(pairs, clip, refuse, self._reference)
+        self._reference = found.reference
+        for client, times in found.refused.items():
+            why = f"its change of the model is {times:.3g} times the median of the round (at most {refuse:g} times)"
+            self._refuse(outcome, round, self._name(client), why)
+            del outcome.updates[client], outcome.orders[client]
+        for client, times in found.clipped.items():
+            name = self._name(client)
+            outcome.clipped[name] = round_to(times)
+            self.diary.note(
+                round, "clipped", name, f"its change is {times:.3g} times the median, cut to {clip:g} times"
+            )
+            outcome.updates[client] = replace(outcome.updates[client], weights=found.weights[client])
+
     def _close(self, outcome: RoundOutcome, wanted: Mapping[ClientId, RoundOrder], round: int) -> None:
+        self._bound(outcome, round)
         here = self.members.here()
         for client in sorted(wanted):
             if client in outcome.updates or self._name(client) in outcome.refused:
@@ -253,10 +277,13 @@ class Rounds:
             for answer in self.post.collect(list(open_tickets)):
                 client = open_tickets.pop(answer.ticket, None)
                 body = answer.body
-                if isinstance(body, Tally) and 0 <= body.correct <= body.count:
+                most = 0 if client is None else self.members.sizes(client).held_out
+                if isinstance(body, Tally) and 0 <= body.correct <= body.count <= most:
                     right, count = right + body.correct, count + body.count
                 elif client is not None:
-                    self.diary.note(round, "no score", self._name(client), answer.error or "it makes no sense")
+                    said = f"{body.correct} of {body.count}, of {most} held out" if isinstance(body, Tally) else ""
+                    why = clean(answer.error) or f"a score that cannot be: {said or 'of another kind'}"
+                    self.diary.note(round, "no score", self._name(client), why)
             if open_tickets:
                 self.sleep(self.rules.poll)
         for client in (*open_tickets.values(), *waiting):

@@ -41,6 +41,10 @@ class Rules:
     """Where the model is scored: "server" (its test set), "sites" (their held-out parts) or "both"."""
     most_labels: int = 10_000_000
     """A labelled count above this is not believed."""
+    norm_clip: float = 5.0
+    """An update that changes the model more than so many times the median change of the round is cut; 0 = never."""
+    norm_refuse: float = 50.0
+    """An update that changes it more than so many times is refused; 0 = never."""
     most_answer_mb: float = 0.0
     """Megabytes that a site's answer may have; 0 = three times the model and 4 MB more."""
 
@@ -48,7 +52,16 @@ class Rules:
         """Refuse rules that cannot be kept."""
         if self.evaluate not in WHERE:
             raise FederationError(f"evaluate = '{self.evaluate}' does not fit: use {', '.join(WHERE)}")
-        for name in ("quorum", "join", "late_rounds", "retries", "at_once", "most_answer_mb"):
+        for name in (
+            "quorum",
+            "join",
+            "late_rounds",
+            "retries",
+            "at_once",
+            "most_answer_mb",
+            "norm_clip",
+            "norm_refuse",
+        ):
             if getattr(self, name) < 0:
                 raise FederationError(f"{name} = {getattr(self, name)} does not fit: it is 0 or more")
         for name in ("deadline", "busy_limit", "poll", "most_labels"):

@@ -15,7 +15,7 @@ from typing import Any
 from flwr.app import Message, RecordDict
 
 from chase import __version__
-from chase.core.errors import AgreementError, ChaseError, ClientError, SettingsError, UpdateError
+from chase.core.errors import AgreementError, ChaseError, ClientError, DivergedError, SettingsError, UpdateError
 from chase.federation.transport import Hello, Tally
 from chase.flower import codec
 from chase.settings import Settings, from_mapping
@@ -40,7 +40,7 @@ def answer(message: Message, home: Path) -> Message:
             site.close()
     except Exception as error:  # the boundary: text of an error may name samples and must not leave the site
         LOG.error("the message failed:\n%s", traceback.format_exc())
-        content = codec.pack_failure(harmless(error))
+        content = codec.pack_failure(harmless(error), not isinstance(error.__cause__, DivergedError))
     return Message(content, reply_to=message)
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -192,13 +193,21 @@ def pack_tally(tally: Tally) -> RecordDict:
     return RecordDict({"tally": ConfigRecord({"correct": tally.correct, "count": tally.count})})
 
 
-def pack_failure(reason: str) -> RecordDict:
-    """That something went wrong at a site, in words that say nothing of its data."""
-    return RecordDict({"failure": ConfigRecord({"reason": reason})})
+def pack_failure(reason: str, again: bool = True) -> RecordDict:
+    """That something went wrong at a site, in words that say nothing of its data, and whether to ask again may help."""
+    return RecordDict({"failure": ConfigRecord({"reason": reason, "again": again})})
 
 
-def unpack(records: RecordDict, most: int = MOST) -> Hello | ClientUpdate | Tally | str:
-    """What a site answered; a text is what it says went wrong. Texts are cut and cleaned."""
+@dataclass(frozen=True)
+class Failure:
+    """What a site says went wrong."""
+
+    reason: str
+    again: bool = True
+
+
+def unpack(records: RecordDict, most: int = MOST) -> Hello | ClientUpdate | Tally | Failure:
+    """What a site answered. Texts are cut and cleaned."""
     names = set(records)
     if names == {"hello"}:
         body = _config(records, "hello", GREETING)
@@ -211,5 +220,6 @@ def unpack(records: RecordDict, most: int = MOST) -> Hello | ClientUpdate | Tall
         body = _config(records, "tally", ("correct", "count"))
         return Tally(_whole(body["correct"], "correct"), _whole(body["count"], "count"))
     if names == {"failure"}:
-        return clean(str(_config(records, "failure", ("reason",))["reason"]))
+        body = _config(records, "failure", ("reason", "again"))
+        return Failure(clean(str(body["reason"])), bool(body["again"]))
     return unpack_update(records, most)

@@ -165,7 +165,9 @@ class FlowerTransport:
         if sender != self._sent_to.get(ticket):
             return Reply(ticket, None, "the answer came from another node than was asked", unfit=True)
         body = codec.unpack(message.content, self._most)
-        return Reply(ticket, None, clean(body)) if isinstance(body, str) else Reply(ticket, body)
+        if isinstance(body, codec.Failure):
+            return Reply(ticket, None, body.reason, unfit=not body.again)
+        return Reply(ticket, body)
 
 
 def _names(tree: ObjectTree) -> Iterator[str]:

@@ -18,7 +18,8 @@ from chase.core.weights import Array, Arrays, Weights, check_fits
 from chase.learning.loss_prediction import new_predictor, to_extras, with_taps
 from chase.models.catalog import NetSpec, build
 from chase.models.net import get_weights, start_from
-from chase.server.aggregation import SERVERS, ServerPlan, average, client_weights
+from chase.server.aggregation import SERVERS, Part, ServerPlan, average, client_weights
+from chase.server.robust import capped_shares, median, trimmed_mean
 from chase.settings import Settings
 
 UNEVEN = 2.0
@@ -154,16 +155,26 @@ class Server:
         if not weights:
             return
         counted = [update for update in updates if update.client in weights]
-        mean = average([(u.client, u.weights, weights[u.client]) for u in counted])
+        mean = self._combined([(u.client, u.weights, weights[u.client]) for u in counted])
         rule = SERVERS[self.settings.server].rule
         self.weights, self._rule_state = rule(self.weights, mean, self._rule_state, self._plan)
-        self.extras = average([(u.client, u.extras, weights[u.client]) for u in counted]) if self.extras else {}
+        self.extras = self._combined([(u.client, u.extras, weights[u.client]) for u in counted]) if self.extras else {}
+
+    def _combined(self, parts: list[Part]) -> dict[str, Array]:
+        """One set of arrays of several, as ``combine`` says."""
+        if self.settings.combine == "median":
+            return median([arrays for _, arrays, _ in parts])
+        if self.settings.combine == "trimmed-mean":
+            return trimmed_mean([arrays for _, arrays, _ in parts], self.settings.trim)
+        return average(parts)
 
     def _weights_of(self, updates: Sequence[ClientUpdate]) -> dict[ClientId, float]:
         """The weight of each client that has labels; a share of the average that is out of proportion is noted once."""
         settings, counts = self.settings, {update.client: update.num_labeled for update in updates}
         round = updates[0].round if updates else 0
         weights = client_weights(counts, settings.client_weights, settings.seed, round)
+        if len(weights) >= 3:  # of two, each would be capped at a half
+            weights = capped_shares(weights, settings.most_share)
         total = sum(weights.values())
         self.largest_share = max(weights.values(), default=0.0) / total if total else 0.0
         if self.largest_share * len(weights) > UNEVEN and not self.notes and settings.form != "isolated":

@@ -1,0 +1,47 @@
+"""Whether an update can be what it says it is, before it touches the model."""
+
+from __future__ import annotations
+
+import math
+
+from chase.core.errors import UpdateError
+from chase.core.messages import ClientUpdate, RoundOrder
+from chase.core.pools import NAMES
+from chase.federation.rules import Rules
+from chase.server.server import check_update
+from chase.site.turn import METRICS
+
+NEEDED = frozenset({"turn", "labels", "inferences", "inferred_samples"} | {f"pool_{name}" for name in NAMES})
+
+
+class Outgrown(UpdateError):
+    """A site says more than its size at the handshake allows: it may have grown, so hands are shaken again."""
+
+
+def check_answer(update: ClientUpdate, order: RoundOrder, rules: Rules, samples: int) -> None:
+    """Refuse an update that does not fit its order, or whose weight or metrics cannot be right.
+
+    ``samples`` is how many the site said it has.
+    """
+    check_update(update, order, {n: a for n, a in order.extras.items() if not n.startswith("start.")})
+    who = f"update of client {update.client} for round {order.round}"
+    odd = sorted(k for k in update.metrics if k not in METRICS and not k.startswith("seconds_"))
+    if odd:
+        raise UpdateError(f"{who}: metrics that were not agreed on: {', '.join(odd[:5])}")
+    lacking = sorted(NEEDED - update.metrics.keys())
+    if lacking:
+        raise UpdateError(f"{who}: metrics that are lacking: {', '.join(lacking[:5])}")
+    wild = sorted(k for k, v in update.metrics.items() if not math.isfinite(v) or (v < 0 and k != "train_loss"))
+    if wild:
+        raise UpdateError(f"{who}: metric '{wild[0]}' is {update.metrics[wild[0]]}")
+    if update.num_labeled > rules.most_labels or update.num_labeled != update.metrics["pool_labeled"]:
+        raise UpdateError(
+            f"{who}: a labelled count of {update.num_labeled} beside a pool of "
+            f"{update.metrics['pool_labeled']:.0f} is not believed (at most {rules.most_labels})"
+        )
+    held = sum(update.metrics[f"pool_{name}"] for name in NAMES)
+    if max(held, update.metrics["labels"]) > samples:
+        raise Outgrown(
+            f"{who}: pools of {held:.0f} samples and {update.metrics['labels']:.0f} labels given are more than the "
+            f"{samples} samples that it has by the handshake"
+        )
