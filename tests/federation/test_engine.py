@@ -49,7 +49,7 @@ class LocalPost:
         settings = from_mapping(dict(letter.header["settings"]))
         if letter.kind == "hello":
             offered = Agreement.from_json(str(letter.header["agreement"]))
-            body = Hello(site.card.name, tuple(turn.objections(site, settings, offered)))
+            body = Hello(site.card.name, tuple(turn.objections(site, settings, offered)), *turn.sizes(site))
         elif letter.kind == "tally":
             body = Tally(*turn.tally(site, settings, letter.weights))
         else:

@@ -76,7 +76,7 @@ def take_turn(site: Site, records: RecordDict) -> RecordDict:
     settings = settings_of(header)
     turn.check_agreement(site, settings, header["agreement"])
     update = turn.take_turn(site, settings, int(header["number"]), codec.order_of(records, header))
-    return codec.pack_update(update, turn.agreed_metrics(update) | {"turn": float(turn.turns(site))})
+    return codec.pack_update(update, turn.agreed_metrics(update))
 
 
 def tally(site: Site, records: RecordDict) -> RecordDict:

@@ -5,6 +5,8 @@ The turn itself is ``chase.client.turn.Client``, the same shell that every engin
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import torch
 
 from chase.annotation.behaviour import Behaviour
@@ -82,7 +84,8 @@ def take_turn(site: Site, settings: Settings, number: ClientId, order: RoundOrde
     """The answer to an order; a repeated one is answered from what was committed."""
     torch.set_num_threads(1)
     with site.locked():
-        return client_of(site, settings, number).take_turn(order).update
+        update = client_of(site, settings, number).take_turn(order).update
+        return replace(update, metrics={**update.metrics, "turn": float(turns(site))})
 
 
 def tally(site: Site, settings: Settings, weights: Weights) -> tuple[int, int]:
