@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -85,6 +86,29 @@ def test_a_worker_that_dies_is_replaced_and_named(tmp_path: Path) -> None:
         assert "signal 9" in engine.notes[0]
     finally:
         engine.close()
+
+
+def test_an_idle_worker_that_dies_does_not_end_the_round(tmp_path: Path) -> None:
+    world = make_world(settings())
+    orders = Server("run", world.settings, get_weights(world.net())).orders(1)
+    engine = Workers(world, Checkpoint(tmp_path / "a"), {}, 2)
+    try:
+        idle = engine.pids[1]  # one order, so only the first worker gets a task
+        engine._workers[0].give = dies_first(engine._workers[0].give, idle)
+        result = engine.run_round({0: orders[0]})
+    finally:
+        engine.close()
+    plain = InProcess(world, Checkpoint(tmp_path / "b"), {}).run_round({0: orders[0]})
+    assert [digest(u.weights) for u in result.updates] == [digest(u.weights) for u in plain.updates]
+    assert engine.notes == [f"worker 1 (process {idle}) died by signal 9 while running nothing"]
+
+
+def dies_first(give: Callable[..., None], pid: int) -> Callable[..., None]:
+    def kill_and_give(task: object) -> None:
+        os.kill(pid, signal.SIGKILL)
+        give(task)
+
+    return kill_and_give
 
 
 def test_a_client_that_kills_every_worker_ends_the_run_with_its_name(tmp_path: Path) -> None:

@@ -8,8 +8,10 @@ import pytest
 from support import small_settings
 
 from chase.core.errors import ChaseError, SettingsError
+from chase.settings import from_mapping
+from chase.simulation.world import load_data
 from chase.studies.catalog import STUDIES, find_study
-from chase.studies.estimate import Sizes, Speed, work
+from chase.studies.estimate import Sizes, Speed, seconds_a_round, work
 from chase.studies.plan import Options, StudyPlan, plan, plans_in, write_plan
 from chase.studies.repeat import preset_of
 from chase.studies.runner import look
@@ -138,6 +140,17 @@ def test_the_variants_of_ev_stand_beside_random_selection_and_all_methods_share_
     assert [arm.label for arm in part.arms] == ["FedRandom", "EV", "number-class", "EV + GEV"]
     jobs = plan(find_study("ev-accuracy"), Options(("digits",), rounds=2, seeds=1))
     assert {job.settings.observe_ev for job in jobs} == {200}
+
+
+def test_an_own_table_that_a_run_accepts_is_estimated_too(tmp_path: Path) -> None:
+    words = ["good", "bad"]
+    rows = [f"{'fine film' if n % 2 else 'dull plot'} {n},{words[n % 2]},{n % 3}" for n in range(60)]
+    (tmp_path / "reviews.csv").write_text("\n".join(["words,verdict,ward", *rows]))
+    own = {"data": str(tmp_path / "reviews.csv"), "text_column": "words", "label_column": "verdict"}
+    more = {"site_column": "ward", "partition": "natural", "tokens": "characters", "text_length": 12}
+    settings = from_mapping({**own, **more, "classes": "bad,good", "clients": 3, "net": "char-lstm"}).resolved()
+    assert load_data(settings).classes == ("bad", "good")
+    assert seconds_a_round(settings) > 0
 
 
 def test_the_estimate_counts_the_start_of_a_process(tmp_path: Path) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,6 @@ from chase.client.build import build_net
 from chase.core.errors import FederationError
 from chase.core.messages import ClientId, RoundOrder
 from chase.core.weights import Weights
-from chase.data.options import DataOptions
 from chase.data.resident import DataSet
 from chase.federation.diary import Diary
 from chase.federation.members import Members
@@ -29,12 +27,12 @@ from chase.run.checkpoint import SavedFile
 from chase.run.engine import RoundResult
 from chase.run.metrics import Metrics
 from chase.run.scoring import TestSet
-from chase.settings import Settings
+from chase.settings import DataSettings, Settings
 from chase.simulation.world import load_data
 from chase.site.agreement import Agreement, agreement_of
 
 LOCAL = frozenset({"init_weights", "engine", "workers", "device", "log_to", "annotator", "page_client", "wait"})
-LOCAL |= {"data", "test_limit", *(field.name for field in fields(DataOptions))}
+LOCAL |= DataSettings.model_fields.keys()
 """Settings that are each side's own business and are not sent."""
 
 

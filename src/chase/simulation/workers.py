@@ -100,7 +100,7 @@ class Workers:
         self._selector = selectors.DefaultSelector()
         self._workers: list[_Worker] = []
         self.notes: list[str] = []
-        self._processor = 0.0
+        self._processor, self._idle_deaths = 0.0, 0
         try:
             for number in range(count):
                 self._workers.append(self._start(number))
@@ -172,31 +172,28 @@ class Workers:
     def _run(self, tasks: list[_Task]) -> None:
         """Hand out the tasks, dearest first, until each has its answer."""
         waiting = sorted(tasks, key=lambda task: task.cost)
-        running = 0
+        self._idle_deaths = 0
         for worker in self._workers:
             worker.orders.clear()
         for worker in list(self._workers):
-            running += self._give_next(worker, waiting)
-        while running:
+            self._give_next(worker, waiting)
+        while any(worker.task is not None for worker in self._workers):
             for key, _ in self._selector.select():
                 worker = next(w for w in self._workers if w.line is key.fileobj)
                 try:
                     self._take(worker)
                 except frames.Gone:
                     worker = self._replace(worker, waiting)
-                running += self._give_next(worker, waiting) - 1
+                self._give_next(worker, waiting)
 
-    def _give_next(self, worker: _Worker, waiting: list[_Task]) -> int:
-        """1 if the worker has something to do now, else 0."""
-        while waiting:
+    def _give_next(self, worker: _Worker, waiting: list[_Task]) -> None:
+        """Give the worker the dearest task that is left, if there is one."""
+        while waiting and worker.task is None:
             task = waiting.pop()
             try:
                 worker.give(task)
             except frames.Gone:
                 worker = self._replace(worker, waiting)
-            else:
-                return 1
-        return 0
 
     def _take(self, worker: _Worker) -> None:
         header, arrays = frames.receive(worker.line)
@@ -219,6 +216,9 @@ class Workers:
         self.notes.append(f"worker {dead.number} (process {dead.process.pid}) died by {how} while running {doing}")
         self._selector.unregister(dead.line)
         _end(dead)
+        self._idle_deaths += task is None
+        if self._idle_deaths > TRIES * len(self._workers):
+            raise WorkerFailed(f"workers die as soon as they start, the last by {how}: giving up")
         fresh = self._start(dead.number)
         self._workers[self._workers.index(dead)] = fresh
         if task is not None:

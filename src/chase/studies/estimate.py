@@ -17,12 +17,11 @@ from chase.data.resident import DataSet
 from chase.learning.training import TrainingOptions, TrainingTask, train
 from chase.models.catalog import build
 from chase.run.experiment import net_spec
-from chase.settings import Settings
+from chase.settings import DataSettings, Settings
 from chase.simulation.world import load_data
 
 SAMPLE_LABELS, SAMPLE_WATCHED, SAMPLE_EPOCHS = 100, 400, 2
-DECISIVE = {"data", "data_dir", "clients", "partition", "min_owned", "image_size", "net", "dropout", "batch_size"}
-DECISIVE |= {"test_limit"}
+DECISIVE = {*DataSettings.model_fields, "clients", "partition", "min_owned", "net", "dropout", "batch_size"}
 """Settings that the speed of a network on a data set depends on."""
 ALIGNED_STEP = 2.2
 """A step with alignment has a second batch, and its loss."""
