@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.func import functional_call, grad, stack_module_state, vmap
 
 from chase.learning.fused import fused_for
-from chase.learning.training import FlatSGD
+from chase.learning.optimisers import FlatSGD
 from chase.models.catalog import NetSpec, build
 from chase.models.layers import MaskSource
 

@@ -10,7 +10,8 @@ from support import blobs, small_settings, tiny_net
 
 from chase.core.errors import SettingsError, UpdateError
 from chase.core.messages import ClientUpdate
-from chase.learning.training import FlatSGD, TrainingOptions, TrainingTask, train
+from chase.learning.optimisers import FlatSGD
+from chase.learning.training import TrainingOptions, TrainingTask, train
 from chase.server.aggregation import (
     BLOCK,
     SERVERS,

@@ -56,6 +56,9 @@ class DataSettings(SettingsGroup):
     classes: str = Field("", description="own data: class names in order, separated by commas")
     test_data: str = Field("", description="own data: path of a test part")
     test_share: float = Field(0.2, gt=0, lt=1, description="own data: share held out where there is no test part")
+    unlabeled: Literal["refuse", "leave-out"] = Field(
+        "refuse", description="own data: what a simulated annotator does with samples that have no label"
+    )
     test_limit: int = Field(0, ge=0, description="test on this many samples, drawn once (0 = all)")
     image_size: int = Field(0, ge=0, le=1024, description="resize images to this height and width (0 = as they are)")
     channels: Literal[0, 1, 3] = Field(0, description="own images: 1 grey, 3 colour, 0 as they are")
@@ -114,6 +117,10 @@ class TrainingSettings(SettingsGroup):
     local_epochs: int = Field(10, ge=1, description="local epochs E")
     batch_size: int = Field(10, ge=1, description="labelled samples a step")
     lr: float = Field(0.01, gt=0, description="learning rate of local SGD")
+    optimizer: Literal["sgd", "adam"] = Field("sgd", description="local optimiser; adam wants a smaller lr, e.g. 0.001")
+    class_weights: Literal["none", "balanced"] = Field(
+        "none", description="balanced = every class of a client's labels counts the same in training"
+    )
     momentum: float = Field(0.5, ge=0, lt=1, description="momentum of local SGD")
     weight_decay: float = Field(0.0, ge=0, description="weight decay of local SGD")
     prox: float = Field(0.0, ge=0, description="FedProx: weight of prox/2 ||w - w_start||^2 in local training")

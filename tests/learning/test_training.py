@@ -15,7 +15,8 @@ from chase.learning import training
 from chase.learning.compensation import KnowledgeCompensation
 from chase.learning.inference import features, logits, run_chunks
 from chase.learning.losses import Alignment, prepare_alignment
-from chase.learning.training import FlatSGD, TrainingOptions, TrainingTask, train
+from chase.learning.optimisers import FlatSGD
+from chase.learning.training import TrainingOptions, TrainingTask, train
 from chase.models.net import get_weights
 
 SAMPLES, LABELS = blobs(40)

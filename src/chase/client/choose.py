@@ -211,4 +211,6 @@ def training_plan(settings: Settings) -> training.TrainingOptions:
         prox=settings.prox,
         device=settings.device,
         augment=settings.augment,
+        optimizer=settings.optimizer,
+        balanced=settings.class_weights == "balanced",
     )

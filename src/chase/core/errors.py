@@ -58,6 +58,10 @@ class FederationError(ChaseError):
     """A federation, its rules, its sites or its processes are not as they must be."""
 
 
+class TrainingError(ChaseError):
+    """Training on a client did not work, for example because it diverged."""
+
+
 class ClientError(ChaseError):
     """An error inside a client's turn, with the client, the round and the stage it happened in."""
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol, runtime_checkable
+from typing import Literal, Protocol, runtime_checkable
 
 import numpy as np
 import torch
@@ -21,6 +21,7 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from chase.core.errors import TrainingError
 from chase.core.randomness import fold, rng
 from chase.core.timing import Stopwatch
 from chase.data.resident import Samples
@@ -28,6 +29,7 @@ from chase.learning.augment import crop_and_flip
 from chase.learning.fused import FusedNet, FusedRanking, Prepared, fused_for
 from chase.learning.inference import fused_logits, logits
 from chase.learning.losses import Alignment, AlignOn, alignment_loss
+from chase.learning.optimisers import FlatAdam, FlatSGD
 from chase.learning.tracking import History
 from chase.models.layers import MaskSource, seed_dropout
 from chase.models.net import has_batch_norm, with_embedding
@@ -53,6 +55,9 @@ class TrainingOptions:
     device: str = "cpu"
     augment: bool = False
     """Crop and flip the labelled images of every step."""
+    optimizer: Literal["sgd", "adam"] = "sgd"
+    balanced: bool = False
+    """Weigh labelled samples so that every class of the client counts the same."""
 
 
 @dataclass(frozen=True)
@@ -124,6 +129,21 @@ class CrossEntropy:
         return F.cross_entropy(outputs, y)
 
 
+class BalancedCrossEntropy(CrossEntropy):
+    """Cross-entropy in which every class of the labelled samples counts the same."""
+
+    def __init__(self, labels: Tensor) -> None:
+        counts = torch.bincount(labels)
+        self._weights = labels.numel() / (counts.clamp(min=1) * (counts > 0).sum())
+
+    def loss(self, net: nn.Module, outputs: Tensor, y: Tensor, step: Step) -> Tensor:
+        """Weighted mean over the batch."""
+        weights = self._weights.to(y.device)[y]
+        losses = F.cross_entropy(outputs, y, reduction="none")
+        mean: Tensor = (losses * weights).sum() / weights.sum()
+        return mean
+
+
 @dataclass(frozen=True)
 class Step:
     """Where in a turn a step stands."""
@@ -138,39 +158,6 @@ class Step:
     def last_epoch(self) -> bool:
         """Whether the loss is wanted."""
         return self.epoch == self.epochs - 1
-
-
-class FlatSGD:
-    """SGD with momentum over one flat buffer: a handful of operations however many parameters there are.
-
-    Equal to ``torch.optim.SGD``: v = momentum * v + (g + decay * w); w = w - lr * v. With ``prox``, g has
-    the gradient of FedProx's term, prox * (w - w_start), added to it.
-    """
-
-    def __init__(
-        self, parameters: Sequence[nn.Parameter], lr: float, momentum: float, weight_decay: float, prox: float = 0.0
-    ) -> None:
-        self.lr, self.momentum, self.weight_decay, self.prox = lr, momentum, weight_decay, prox
-        self.flat = torch.cat([p.detach().reshape(-1) for p in parameters])
-        self.start = self.flat.clone() if prox else self.flat
-        self.grad = torch.zeros_like(self.flat)
-        self.velocity = torch.zeros_like(self.flat)
-        at = 0
-        for p in parameters:
-            size = p.numel()
-            p.data = self.flat[at : at + size].view_as(p)
-            p.grad = self.grad[at : at + size].view_as(p)
-            at += size
-
-    def step(self) -> None:
-        """One step from the gathered gradients, which are cleared."""
-        if self.weight_decay:
-            self.grad.add_(self.flat, alpha=self.weight_decay)
-        if self.prox:
-            self.grad.add_(self.flat, alpha=self.prox).sub_(self.start, alpha=self.prox)
-        self.velocity.mul_(self.momentum).add_(self.grad)
-        self.flat.add_(self.velocity, alpha=-self.lr)
-        self.grad.zero_()
 
 
 class Aligned:
@@ -231,8 +218,8 @@ def forward_for(net: nn.Module, on: AlignOn) -> Callable[[Tensor], tuple[Tensor,
 
 
 def draw_watched(draw: np.random.Generator, watched: int, size: int) -> Tensor:
-    """``size`` distinct positions among the watched samples."""
-    return torch.from_numpy(draw.choice(watched, size, replace=False))
+    """``size`` distinct positions among the watched samples, or all of them."""
+    return torch.from_numpy(draw.choice(watched, min(size, watched), replace=False))
 
 
 class Stepper(Protocol):
@@ -248,6 +235,10 @@ class Stepper(Protocol):
 
     def predict(self, rows: Tensor) -> NDArray[np.int64]:
         """Predicted classes of any samples."""
+        ...
+
+    def finite(self) -> bool:
+        """Whether the weights are numbers still."""
         ...
 
     def finish(self) -> None:
@@ -266,7 +257,8 @@ class PlainStepper:
         net.train()
         seed_dropout(net, MaskSource(job.seed, *job.coordinates))
         parameters = [*net.parameters(), *self._goal.parameters()]
-        self._optimiser = FlatSGD(parameters, plan.lr, plan.momentum, plan.weight_decay, plan.prox)
+        make = FlatAdam if plan.optimizer == "adam" else FlatSGD
+        self._optimiser = make(parameters, plan.lr, plan.momentum, plan.weight_decay, plan.prox)
         self._x, self._y = ready_rows(job.samples, job.labeled_rows), job.labels.to(self._device)
         self._augment = rng(job.seed, "augment", *job.coordinates) if plan.augment else None
         # A user's own network may draw from torch's generator, in nn.Dropout for example.
@@ -289,6 +281,10 @@ class PlainStepper:
     def predict(self, rows: Tensor) -> NDArray[np.int64]:
         """The same for any rows."""
         return logits(self._net, self._job.samples, rows).argmax(dim=1).numpy()
+
+    def finite(self) -> bool:
+        """Of all that is trained."""
+        return self._optimiser.finite()
 
     def finish(self) -> None:
         """Take the dropout's source away."""
@@ -353,6 +349,10 @@ class FusedStepper:
         """The same for any rows."""
         return fused_logits(self._fused, self._job.samples, rows).argmax(dim=1).numpy()
 
+    def finite(self) -> bool:
+        """Of the network."""
+        return bool(torch.isfinite(self._fused.theta.sum()))
+
     def finish(self) -> None:
         """Write the parameters back."""
         self._fused.store()
@@ -388,11 +388,32 @@ def ready_rows(samples: Samples, rows: Tensor) -> ReadyRows:
 def make_stepper(net: nn.Module, job: TrainingTask, plan: TrainingOptions, labeled: LabeledLoss | None) -> Stepper:
     """The fused steps where network, loss and device allow them."""
     by_features = job.alignment is not None and job.alignment.on == "features"
-    plain = plan.prox != 0.0 or plan.device != "cpu" or plan.augment or by_features
+    if plan.balanced and labeled is None:
+        labeled = BalancedCrossEntropy(job.labels)
+    plain = plan.optimizer != "sgd" or plan.prox != 0.0 or plan.device != "cpu" or plan.augment or by_features
     fused = None if plain else fused_for(net)
     if fused is not None and (labeled is None or isinstance(labeled, RankingLoss)):
         return FusedStepper(fused, job, plan, labeled)
     return PlainStepper(net, job, plan, labeled)
+
+
+def batches(order: Tensor, size: int, normed: bool) -> Sequence[Tensor]:
+    """Positions of each step. Batch norm cannot learn from one sample: a last batch of one joins the one before."""
+    parts = list(torch.split(order, size))
+    if not normed or not parts or parts[-1].numel() > 1:
+        return parts
+    if len(parts) == 1:
+        return [order.repeat(2)]
+    return [*parts[:-2], torch.cat(parts[-2:])] if size > 1 else [part.repeat(2) for part in parts]
+
+
+def _diverged(epoch: int, labeled: int, plan: TrainingOptions) -> str:
+    steps = -(-labeled // plan.batch_size)
+    return (
+        f"training diverged: weights are not numbers after local epoch {epoch + 1} (steps {epoch * steps + 1} to "
+        f"{(epoch + 1) * steps}) with lr = {plan.lr:g} ({plan.optimizer}): use a smaller learning rate, for example "
+        f"lr={plan.lr / 10:.2g}"
+    )
 
 
 def train(
@@ -403,14 +424,16 @@ def train(
     with watch.phase("train"):
         stepper = make_stepper(net, job, plan, labeled)
         draw = rng(job.seed, "batches", *job.coordinates)
-        size = job.labels.numel()
+        size, normed = job.labels.numel(), has_batch_norm(net)
     history: list[NDArray[np.int64]] = []
     observed: list[NDArray[np.int64]] = []
     total = 0.0
     for epoch in range(plan.epochs):
         with watch.phase("train"):
-            for take in torch.split(torch.from_numpy(draw.permutation(size)), plan.batch_size):
+            for take in batches(torch.from_numpy(draw.permutation(size)), plan.batch_size, normed):
                 total += stepper.step(take, Step(epoch, plan.epochs, take)) * take.numel()
+            if not stepper.finite():
+                raise TrainingError(_diverged(epoch, size, plan))
         if job.track:
             with watch.phase("track"):
                 history.append(stepper.predictions())

@@ -19,6 +19,7 @@ from chase.data.resident import Samples
 from chase.models.convnets import CifarCNN, MnistCNN, TinyCNN
 from chase.models.layers import Init, draw_weights_
 from chase.models.resnet import SmallResNet
+from chase.models.tables import Mlp
 from chase.models.texts import CharLSTM, TextBag
 from chase.models.vgg import VGG19
 
@@ -52,11 +53,19 @@ NETS: dict[str, tuple[str, Callable[..., nn.Module]]] = {
     "vgg19-projection": ("the same with a projection 512-4096-4096-256", partial(VGG19, projection=256)),
     "resnet-gn": ("small ResNet with group norm, 0.2 million weights, for images of any size", SmallResNet),
     "char-lstm": ("embedding 8, 2-layer LSTM 256 (the paper's, Shakespeare)", CharLSTM),
+    "mlp": ("two hidden layers of 64, for tables and vectors", Mlp),
     "text-bag": ("mean and maximum of word embeddings, fc 64: a small text classifier", TextBag),
 }
 
 TEXT_NETS = frozenset({"char-lstm", "text-bag"})
-"""Networks that take tokens; the others take images."""
+"""Networks that take tokens."""
+FLAT_NETS = frozenset({"mlp"})
+"""Networks that take vectors and rows of tables; all others take images."""
+
+
+def takes(net: str) -> str:
+    """What a network of the table takes."""
+    return "texts" if net in TEXT_NETS else "tables or vectors" if net in FLAT_NETS else "images"
 
 
 def load_object(kind: str, path: str) -> Any:
@@ -82,9 +91,9 @@ def build(spec: NetSpec, seed: int) -> nn.Module:
     own = ":" in spec.name
     if not own and spec.name not in NETS:
         raise SettingsError(unknown("net", spec.name, NETS))
-    if not own and (spec.name in TEXT_NETS) != bool(spec.vocabulary):
-        fit = [name for name in NETS if (name in TEXT_NETS) == bool(spec.vocabulary)]
-        kind = "texts" if spec.vocabulary else "images"
+    kind = "texts" if spec.vocabulary else "tables or vectors" if len(spec.shape) == 1 else "images"
+    if not own and takes(spec.name) != kind:
+        fit = [name for name in NETS if takes(name) == kind]
         raise SettingsError(f"net = {spec.name} does not take {kind}; for these: {', '.join(fit)}")
     make = load_object("net", spec.name) if own else NETS[spec.name][1]
     more = (spec.vocabulary,) if spec.vocabulary else ()

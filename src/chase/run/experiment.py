@@ -16,6 +16,7 @@ from chase.data.resident import DataSet
 from chase.home.home import Home
 from chase.models.card import ModelCard
 from chase.models.catalog import NetSpec
+from chase.run import data_check
 from chase.run.checkpoint import Checkpoint
 from chase.run.loggers import Loggers, need_loggers
 from chase.run.loop import restore, run_rounds
@@ -26,7 +27,15 @@ from chase.server.server import new_start
 from chase.settings import Settings
 from chase.simulation.engines import make_engine
 from chase.simulation.page_client import open_home
-from chase.simulation.world import World, count_coverage, load_data, shortages, split_among_clients
+from chase.simulation.world import (
+    World,
+    check_labels,
+    count_coverage,
+    left_out,
+    load_data,
+    shortages,
+    split_among_clients,
+)
 
 
 def net_spec(settings: Settings, data: DataSet) -> NetSpec:
@@ -81,14 +90,22 @@ class Experiment:
         """A new run in a new directory; nothing is written before settings and data are known to fit."""
         need_loggers(settings)
         data = load_data(settings)
+        check_labels(settings, data)
         parts = split_among_clients(settings, data)
         table = count_coverage(settings, data, parts)
         new_start(net_spec(settings, data), settings)
         card = ModelCard.of(net_spec(settings, data), data)
         record = Record.create(out, settings, card.to_json())
+        data_check.keep(out, settings, data)
         write_atomically(out / "coverage.json", json.dumps(table.to_json()).encode())
-        notes = [*data.problems, *warnings(table, settings.batch_size), *shortages(settings, table)]
+        notes = [
+            *data.problems,
+            *left_out(settings, data, parts),
+            *warnings(table, settings.batch_size),
+            *shortages(settings, table),
+        ]
         record.add_notes(notes)
+        record.names = data.train_names
         return cls(record, data, notes, table, parts)
 
     @classmethod
@@ -98,11 +115,13 @@ class Experiment:
         record.expect("simulation")
         check_rounds(record, (changes or {}).get("rounds"))
         settings = record.changed(changes or {})
-        data = load_data(settings)
+        data = load_data(data_check.locate(path, settings))
+        data_check.check(path, data)
         parts = split_among_clients(settings, data)
         check_same_data(record, data, parts)
         if settings != record.settings:
             record.keep(settings)
+        record.names = data.train_names
         return cls(record, data, [], None, parts)
 
     @property

@@ -37,8 +37,21 @@ RunKind = Literal["simulation", "federation"]
 """Who takes the turns: clients simulated on this machine, or the sites of a federation."""
 LOCK = ".lock"
 """Lock file of a run directory: held by whoever runs its rounds, simulation or server alike."""
-MAY_CHANGE = frozenset({"rounds", "target_accuracy", "total_budget", "data_dir", "engine", "workers", "wait", "log_to"})
-"""Settings that a resumed run may change: what was computed so far stays as it is."""
+MAY_CHANGE = frozenset(
+    {
+        "rounds",
+        "target_accuracy",
+        "total_budget",
+        "data",
+        "test_data",
+        "data_dir",
+        "engine",
+        "workers",
+        "wait",
+        "log_to",
+    }
+)
+"""Settings that a resumed run may change: what was computed so far stays as it is (data: of the same content)."""
 
 
 def environment(run: str, kind: RunKind, settings: Settings) -> dict[str, Any]:
@@ -74,6 +87,20 @@ def check_unchanged(path: Path, before: Mapping[str, Any], settings: Settings) -
             )
 
 
+def never_began(path: Path) -> bool:
+    """Whether a run directory holds no round, no answer of a person, and nobody is running it."""
+    metrics = path / "metrics.jsonl"
+    if (metrics.is_file() and metrics.stat().st_size) or any((path / "checkpoint").glob("[0-9]*.json")):
+        return False
+    if (path / "home").exists() or (path / "events.jsonl").exists():
+        return False
+    try:
+        with locked(path / LOCK, patience=0.0):
+            return True
+    except Held:
+        return False
+
+
 class RunHeld(RunDirectoryError):
     """Another process runs the rounds of the directory."""
 
@@ -83,6 +110,8 @@ class Record:
 
     def __init__(self, path: Path, settings: Settings, run: str, kind: RunKind = "simulation") -> None:
         self.path, self.settings, self.run, self.kind = path, settings, run, kind
+        self.names: Sequence[str] | None = None
+        """What users call the samples of a simulation, by number."""
 
     @classmethod
     def create(
@@ -95,7 +124,7 @@ class Record:
         """A new run directory; one that holds a run already is refused, and a refusal leaves no directory behind."""
         run = secrets.token_hex(8)
         with writing(path):
-            if (path / "settings.toml").exists():
+            if (path / "settings.toml").exists() and not never_began(path):
                 raise RunDirectoryError(
                     f"{path} holds a run already: go on with `{resume_command(path, kind)}` or choose another --out"
                 )
@@ -174,7 +203,9 @@ class Record:
         return read_jsonl(self.path / "selections.jsonl")
 
     def append(self, metrics: Mapping[str, Any], selections: list[dict[str, Any]]) -> None:
-        """Add a round's lines and flush them."""
+        """Add a round's lines and flush them; a sample has its user's own name beside its number."""
+        if self.names is not None:
+            selections = [line | {"name": self.names[int(line["sample"])]} for line in selections]
         append_jsonl(self.path / "selections.jsonl", selections)
         append_jsonl(self.path / "metrics.jsonl", [metrics])
 

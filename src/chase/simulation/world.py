@@ -52,6 +52,9 @@ def split_among_clients(settings: Settings, data: DataSet) -> list[SampleIds]:
     """The rows of each client; one without any is refused."""
     parts = PARTITIONS[settings.partition](settings, data)
     parts = [partition.some_rows(part, settings.data_share, settings.seed, c) for c, part in enumerate(parts)]
+    known = data.train_labels >= 0
+    if not known.all() and (settings.annotator == "page" or settings.unlabeled == "leave-out"):
+        parts = [part[known[part]] if is_simulated(settings, c) else part for c, part in enumerate(parts)]
     empty = [client for client, part in enumerate(parts) if part.size == 0]
     if empty:
         raise DataError(
@@ -59,6 +62,32 @@ def split_among_clients(settings: Settings, data: DataSet) -> list[SampleIds]:
             "use fewer clients or more data"
         )
     return parts
+
+
+def check_labels(settings: Settings, data: DataSet) -> None:
+    """Refuse to simulate annotators for samples that have no label."""
+    unknown = int((data.train_labels < 0).sum())
+    if unknown and settings.annotator == "oracle" and settings.unlabeled == "refuse":
+        total = data.train_labels.size
+        raise DataError(
+            f"{unknown} of {total} training samples ({unknown / total:.0%}) of '{data.name}' have no label, so a "
+            "simulated annotator cannot answer for them: let a person label with --annotator page, or simulate on the "
+            f"{total - unknown} labelled ones with --set unlabeled=leave-out"
+        )
+
+
+def is_simulated(settings: Settings, client: ClientId) -> bool:
+    """Whether a client's annotator is simulated."""
+    return settings.annotator == "oracle" or client != settings.page_client
+
+
+def left_out(settings: Settings, data: DataSet, parts: list[SampleIds]) -> list[str]:
+    """How many samples no client holds because nobody could label them."""
+    unknown = int((data.train_labels < 0).sum())
+    held = int(sum((data.train_labels[part] < 0).sum() for part in parts))
+    if unknown == held:
+        return []
+    return [f"{unknown - held} samples without a label are left out: a simulated annotator could not label them"]
 
 
 def load_data(settings: Settings) -> DataSet:

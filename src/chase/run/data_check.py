@@ -1,0 +1,84 @@
+"""Is the data of a resumed run what it was? By content, wherever it lies now.
+
+``data.json`` of a run directory holds a digest of samples, labels, classes and names, and where the data was relative
+to the run, so that a run and its data can be moved together.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from pathlib import Path
+
+import numpy as np
+
+from chase.core.errors import DataError, RunDirectoryError
+from chase.core.files import write_atomically
+from chase.data.resident import DataSet
+from chase.data.sources import looks_like_path
+from chase.settings import Settings
+
+FILE = "data.json"
+PATHS = ("data", "test_data")
+"""Settings that may be paths."""
+
+
+def digest(data: DataSet) -> str:
+    """A fingerprint of all that a run takes from its data."""
+    sha = hashlib.blake2b(digest_size=16)
+    sha.update(json.dumps([data.classes, data.train.kind, data.train.scale]).encode())
+    for array in (data.train.inputs.numpy(), data.train_labels, data.test.inputs.numpy(), data.test_labels):
+        sha.update(f"{array.dtype}{array.shape}".encode())
+        sha.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
+    for names in (data.train_names, data.test_names):
+        sha.update(b"" if names is None else names.octets.tobytes())
+    if data.groups is not None:
+        sha.update(data.groups.tobytes())
+    return sha.hexdigest()
+
+
+def is_path(settings: Settings, key: str) -> bool:
+    """Whether a setting names a file or folder."""
+    value = str(getattr(settings, key))
+    return bool(value) and (key != "data" or (not value.startswith("hub:") and looks_like_path(value)))
+
+
+def keep(run: Path, settings: Settings, data: DataSet) -> None:
+    """Write the file of a new run."""
+    places = {key: os.path.relpath(getattr(settings, key), run) for key in PATHS if is_path(settings, key)}
+    write_atomically(run / FILE, json.dumps({"digest": digest(data), "places": places}, indent=2).encode())
+
+
+def locate(run: Path, settings: Settings) -> Settings:
+    """Settings whose paths lead to the data: as given, or else relative to the run as when it began."""
+    found = {}
+    for key in PATHS:
+        if is_path(settings, key) and not Path(getattr(settings, key)).exists():
+            place = _read(run).get("places", {}).get(key)
+            if place is not None and (run / place).exists():
+                found[key] = os.path.normpath(run / place)
+            elif place is not None:
+                raise DataError(
+                    f"{key} = {getattr(settings, key)} does not exist, nor does {os.path.normpath(run / place)}: "
+                    f"say where it is now with --set {key}=PLACE"
+                )
+    return settings.model_copy(update=found)
+
+
+def check(run: Path, data: DataSet) -> None:
+    """Refuse data of another content; runs of earlier versions have no digest."""
+    known = str(_read(run).get("digest", ""))
+    if known and known != digest(data):
+        raise RunDirectoryError(
+            f"the content of '{data.name}' is not what it was when {run} began (samples, labels, names or classes "
+            "differ): bring the old data back, or start a new run"
+        )
+
+
+def _read(run: Path) -> dict[str, dict[str, str]]:
+    try:
+        found: dict[str, dict[str, str]] = json.loads((run / FILE).read_text(encoding="utf-8"))
+        return found
+    except (OSError, ValueError):
+        return {}
