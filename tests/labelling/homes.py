@@ -6,8 +6,10 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from PIL import Image
 
 from chase.annotation.annotator import Question
 from chase.home.home import Home, HomeCard
@@ -24,6 +26,20 @@ def image_home(
     images[:] = (5 * np.arange(count) % 256).astype(np.uint8)[:, None, None, None]
     images[:, :, 2:6, 2:6] = 255 - images[:, :, 2:6, 2:6]
     return Home.create(path, HomeCard(0, "clinic", classes, "image"), np.arange(count), images, initial=initial)
+
+
+def originals_home(root: Path, files: dict[str, Any], folder: Path | None = None) -> Home:
+    """A home whose samples are files: arrays are saved as pictures, bytes as they are."""
+    folder = folder or root / "files"
+    folder.mkdir(exist_ok=True)
+    for name, content in files.items():
+        if isinstance(content, bytes):
+            (folder / name).write_bytes(content)
+        else:
+            Image.fromarray(content).save(folder / name)
+    names = sorted(file.name for file in folder.iterdir())
+    card = HomeCard(0, "clinic", ANIMALS, "image", originals=str(folder))
+    return Home.create(root / "home", card, np.arange(len(names)), np.zeros((len(names), 1, 8, 8), np.uint8), names)
 
 
 def text_home(path: Path, texts: list[str], classes: tuple[str, ...]) -> Home:

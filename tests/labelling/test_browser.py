@@ -2,124 +2,18 @@
 
 from __future__ import annotations
 
-import os
 import re
-import shutil
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
-import pytest
+from desks import Desk, label_one, needs_chromium, on_screen
 from homes import ANIMALS, ask, image_home, served, text_home
-from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
+from playwright.sync_api import Browser, Page, expect
 
 from chase.home.home import Home
 from chase.home.page.serving import links
 
-CHROMIUM = os.environ.get("CHASE_CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
-FLAGS = [
-    "--headless",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-]
-pytestmark = pytest.mark.skipif(not CHROMIUM, reason="no Chromium here: install chromium or set CHASE_CHROMIUM")
+pytestmark = needs_chromium
 PHONE = {"viewport": {"width": 390, "height": 844}, "is_mobile": True, "has_touch": True, "device_scale_factor": 2}
-
-
-@pytest.fixture(scope="module")
-def chromium() -> Iterator[Browser]:
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
-        yield browser
-        browser.close()
-
-
-class Desk:
-    """A home being served, and the browsers of those who label there."""
-
-    def __init__(self, home: Home, where: str, chromium: Browser) -> None:
-        self.home, self.where, self._chromium = home, where, chromium
-        self.contexts: list[BrowserContext] = []
-        self.requests: list[str] = []
-        self.troubles: list[str] = []
-
-    def sit(self, name: str = "anna", **options: Any) -> Page:
-        """Open the annotator's link and wait for the first sample."""
-        context = self._chromium.new_context(**{"viewport": {"width": 1100, "height": 720}, **options})
-        self.contexts.append(context)
-        page = context.new_page()
-        page.set_default_timeout(15_000)
-        page.on("request", lambda request: self.requests.append(request.url))
-        page.on("pageerror", lambda error: self.troubles.append(str(error)))
-        page.on("console", lambda line: self.troubles.append(line.text) if line.type == "error" else None)
-        page.goto(links(self.home, self.where, [name])[name])
-        page.wait_for_selector("#work:not([hidden])")
-        return page
-
-    def answers(self) -> dict[int, tuple[int | None, str]]:
-        return {line["sample"]: (line["label"], line["annotator"]) for line in self.home.ledger.labels()}
-
-    def wait_for(self, count: int, page: Page) -> dict[int, tuple[int | None, str]]:
-        """Until so many answers have arrived."""
-        for _ in range(300):
-            if len(self.answers()) == count:
-                break
-            page.wait_for_timeout(30)
-        assert len(self.answers()) == count
-        return self.answers()
-
-
-@pytest.fixture
-def desks(chromium: Browser) -> Iterator[list[Desk]]:
-    """Everything opened in a test, closed at its end; nothing may have come from outside or gone wrong."""
-    opened: list[Desk] = []
-    yield opened
-    for desk in opened:
-        for context in desk.contexts:
-            context.close()
-        outside = [url for url in desk.requests if not url.startswith((desk.where, "blob:" + desk.where))]
-        assert outside == []
-        assert desk.troubles == []
-
-
-@pytest.fixture
-def desk(tmp_path: Path, chromium: Browser, desks: list[Desk]) -> Iterator[Desk]:
-    home = image_home(tmp_path / "home")
-    ask(home, range(30))
-    with served(home) as where:
-        desks.append(Desk(home, where, chromium))
-        yield desks[0]
-        for context in desks[0].contexts:
-            context.close()
-        desks[0].contexts.clear()
-
-
-def on_screen(page: Page) -> int:
-    """The sample in view: its picture must be as bright as the caption says it should be."""
-    page.wait_for_function(
-        """() => {
-          const image = document.querySelector('#image');
-          if (!image.complete || !image.naturalWidth) return false;
-          const canvas = Object.assign(document.createElement('canvas'), { width: 8, height: 8 });
-          const pen = canvas.getContext('2d');
-          pen.drawImage(image, 0, 0, 8, 8);
-          const sample = Number(document.querySelector('#sample-name').textContent.replace('sample ', ''));
-          return pen.getImageData(0, 0, 1, 1).data[0] === (5 * sample) % 256;
-        }"""
-    )
-    return int(page.inner_text("#sample-name").removeprefix("sample "))
-
-
-def label_one(page: Page) -> tuple[int, int]:
-    sample = on_screen(page)
-    page.keyboard.press("123"[sample % 3])
-    expect(page.locator("#sample-name")).not_to_have_text(f"sample {sample}")
-    return sample, sample % 3
 
 
 def test_label_twenty_samples_by_keyboard(desk: Desk) -> None:
@@ -156,6 +50,7 @@ def test_undo_and_undo_after_a_reload(desk: Desk) -> None:
     assert on_screen(page) == second
     page.keyboard.press("Backspace")
     expect(page.locator("#sample-name")).to_have_text(f"sample {first}")
+    assert on_screen(page) == first
     page.keyboard.press("3")
     assert desk.wait_for(1, page) == {first: (2, "anna")}
     expect(page.locator("#sample-name")).to_have_text(f"sample {second}")
@@ -174,6 +69,7 @@ def test_what_training_used_stands_until_it_is_replaced(desk: Desk) -> None:
     assert on_screen(page) == following
     page.keyboard.press("Backspace")
     expect(page.locator("#revising")).to_be_visible()
+    assert on_screen(page) == sample
     page.keyboard.press("3")
     expect(page.locator("#revising")).to_be_hidden()
     page.wait_for_timeout(100)
@@ -345,6 +241,7 @@ def test_a_long_text_shows_the_place_to_predict(tmp_path: Path, chromium: Browse
         expect(page.locator("#message")).to_contain_text("All done for now")
         page.keyboard.press("Backspace")
         expect(slot).to_be_visible()
+        expect(page.locator("#figure")).to_have_attribute("data-state", "ready")
         page.keyboard.press("Enter")
         assert desk.wait_for(1, page) == {0: (3, "anna")}, "Enter is the key of the new line"
 
@@ -369,6 +266,9 @@ def test_many_at_once_in_the_grid_and_undone_together(desk: Desk) -> None:
     page.keyboard.press("Shift+ArrowRight")
     page.keyboard.press("3")
     assert desk.wait_for(3, page) == dict.fromkeys((0, 1, 2), (2, "anna"))
+    for place in range(0, 24, 4):  # what is below the edge of the screen was not seen and takes no label
+        tiles.nth(place).scroll_into_view_if_needed()
+    expect(page.locator(".tile.loading")).to_have_count(0)
     page.click("#select-all")
     page.keyboard.press("1")
     desk.wait_for(24, page)

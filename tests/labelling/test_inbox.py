@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import sqlite3
 import time
 from pathlib import Path
 
@@ -186,9 +187,14 @@ def test_two_annotators_get_different_questions(home: Home, anna: int, ben: int)
     assert {q["sample"] for q in home.inbox.next_for(anna, 3)} == hers
 
 
-def test_the_last_unseen_question_goes_to_who_has_time(home: Home, anna: int, ben: int) -> None:
+def test_the_last_unseen_question_goes_to_who_has_time(
+    home: Home, anna: int, ben: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     ask(home, [5, 6])
     assert len(home.inbox.next_for(anna, 5)) == 2
+    assert home.inbox.next_for(ben, 5) == [], "anna is at work: what she holds is hers"
+    later = time.time() + 90
+    monkeypatch.setattr(time, "time", lambda: later)
     assert [q["sample"] for q in home.inbox.next_for(ben, 5)] == [6]
     assert [q["sample"] for q in home.inbox.next_for(anna, 5)] == [5]
 
@@ -222,6 +228,7 @@ def test_progress_counts_this_round_and_all(home: Home, anna: int, ben: int) -> 
         "skipped": 1,
         "expired": 1,
         "mine": 2,
+        "today": 2,
     }
 
 
@@ -283,22 +290,66 @@ def test_a_deleted_question_is_counted_out(home: Home) -> None:
     assert home.ledger.open_count() == 1
 
 
-def test_a_home_of_the_first_format_is_brought_up_to_date(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with monkeypatch.context() as patch:
-        patch.setattr(schema, "FORMAT", 1)
-        old = image_home(tmp_path / "old")
-        ask(old, [5, 6, 7])
-        delete_questions(old, [5])
-        assert old.ledger.open_count() == 3  # what format 1 got wrong
-        old.close()
+def old_home(path: Path, version: int) -> None:
+    """A home as an earlier version of the tables left it: an answer of anna's taken by training, one on the way."""
+    image_home(path).close()
+    for file in path.glob("inbox.sqlite*"):
+        file.unlink()
+    db = sqlite3.connect(path / "inbox.sqlite")
+    db.executescript(schema.TABLES)
+    for before in range(1, version):
+        db.executescript(schema.UPGRADES[before])
+    db.executescript(
+        f"""
+        PRAGMA user_version = {version};
+        INSERT INTO meta VALUES ('taken', 1), ('handed', 1), ('home', 77);
+        INSERT INTO annotators VALUES (1, 'anna', 'after', 0);
+        INSERT INTO sessions VALUES ('x', 1, 5);
+        """
+    )
+    db.executemany("INSERT INTO samples VALUES (?, ?)", [(i, f"image-{i}") for i in range(40)])
+    asked = [(5, "answered", None), (6, "answered", None), (7, "shown", 1), (8, "waiting", 1), (9, "waiting", None)]
+    db.executemany(
+        "INSERT INTO questions (sample, round, turn, strategy, ev, state, asked_at, held_by, held_until)"
+        " VALUES (?, 2, 1, 'chase', 4, ?, 0, ?, 1e12)",
+        asked,
+    )
+    db.executemany(
+        "INSERT INTO answers (sample, question, was, label, annotator, answered_at, source)"
+        " VALUES (?, ?, 'shown', ?, 1, 3, 'page')",
+        [(5, 1, 2), (6, 2, 1)],
+    )
+    db.commit()
+    db.close()
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_home_of_an_earlier_format_is_brought_up_to_date(tmp_path: Path, version: int) -> None:
+    old_home(tmp_path / "old", version)
     home = Home(tmp_path / "old")
+    anna = home.people.named("anna")
+    assert anna.role == "annotator"
+    assert home.database.identity == format(77, "013x")
+    assert [(line["sample"], line["label"], line["annotator"]) for line in home.ledger.labels()] == [
+        (5, 2, "anna"),
+        (6, 1, "anna"),
+    ]
+    assert [q["sample"] for q in home.inbox.next_for(anna.id, 2)] == [7, 8], "what she held is hers still"
+    assert taken(home) == [(6, 1)], "what training has is not handed out again"
+    home.inbox.answer(Given(7, 0, anna.id))
+    assert taken(home) == [(7, 0)]
     assert home.ledger.open_count() == 2
-    delete_questions(home, [6])
-    assert Home(tmp_path / "old").ledger.open_count() == 1
-    with monkeypatch.context() as patch:
-        patch.setattr(schema, "FORMAT", 1)
-        with pytest.raises(LabelError, match="has format 2, this version of chase reads 1"):
-            Home(tmp_path / "old")
+    with home.database.reading() as db:
+        assert db.execute("PRAGMA foreign_key_check").fetchall() == []
+    home.close()
+    assert Home(tmp_path / "old").ledger.open_count() == 2
+
+
+def test_a_home_of_a_later_format_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    image_home(tmp_path / "new").close()
+    monkeypatch.setattr(schema, "FORMAT", 1)
+    with pytest.raises(LabelError, match="has format 3, this version of chase reads 1"):
+        Home(tmp_path / "new")
 
 
 def test_a_home_is_its_owners_alone(tmp_path: Path) -> None:

@@ -20,10 +20,28 @@ from chase.home.page.serving import Address, hosts, is_loopback, origin
 from chase.home.views import HomeView
 
 
+class Annotator(httpx.Client):
+    """What a browser does: it loads a sample before it answers, and sends its receipt."""
+
+    def given(self, want: int = 10) -> list[int]:
+        return [q["sample"] for q in self.post("/api/next", json={"want": want, "shown": want}).json()["queue"]]
+
+    def seen(self, sample: int) -> str:
+        return str(self.get(f"/api/samples/{sample}").headers.get("x-chase-seen", ""))
+
+    def answer(self, *answers: dict, **more: object) -> dict:
+        """Look at the samples and answer."""
+        body = {"answers": [{"seen": self.seen(one["sample"])} | one for one in answers]} | more
+        response = self.post("/api/answer", json=body)
+        assert response.status_code == 200, response.text
+        found: dict = response.json()
+        return found
+
+
 @contextmanager
-def browser(where: str) -> Iterator[httpx.Client]:
+def browser(where: str) -> Iterator[Annotator]:
     headers = {"origin": where, "content-type": "application/json"}
-    with httpx.Client(base_url=where, headers=headers, trust_env=False) as client:
+    with Annotator(base_url=where, headers=headers, trust_env=False) as client:
         yield client
 
 
@@ -46,14 +64,15 @@ def enter(client: httpx.Client, home: Home, name: str) -> httpx.Response:
 
 
 @pytest.fixture
-def anna(home: Home, where: str) -> Iterator[httpx.Client]:
+def anna(home: Home, where: str) -> Iterator[Annotator]:
     with browser(where) as client:
         assert enter(client, home, "anna").status_code == 200
+        client.given()
         yield client
 
 
 @pytest.fixture
-def ben(home: Home, where: str) -> Iterator[httpx.Client]:
+def ben(home: Home, where: str) -> Iterator[Annotator]:
     with browser(where) as client:
         assert enter(client, home, "ben").status_code == 200
         yield client
@@ -85,11 +104,11 @@ def test_a_token_becomes_a_strict_cookie_that_scripts_cannot_read(home: Home, no
     assert nobody.get("/api/me").json()["annotator"] == "anna"
 
 
-def test_a_session_lasts_as_long_as_it_is_used(anna: httpx.Client) -> None:
+def test_a_session_lasts_as_long_as_it_is_used(anna: Annotator) -> None:
     assert "max-age=2592000" in anna.get("/api/me").headers["set-cookie"].lower()
 
 
-def test_two_homes_on_one_machine_keep_their_sessions_apart(home: Home, anna: httpx.Client, tmp_path: Path) -> None:
+def test_two_homes_on_one_machine_keep_their_sessions_apart(home: Home, anna: Annotator, tmp_path: Path) -> None:
     other = image_home(tmp_path / "other")
     with served(other) as there, browser(there) as client:
         client.cookies = anna.cookies  # as a browser does: a cookie knows its host but not its port
@@ -163,12 +182,12 @@ def test_the_shell_holds_no_sample_no_label_and_nothing_from_outside(nobody: htt
         "/client.json",
     ],
 )
-def test_paths_lead_nowhere_else(anna: httpx.Client, where: str, path: str) -> None:
+def test_paths_lead_nowhere_else(anna: Annotator, where: str, path: str) -> None:
     assert raw_status(where, "/api/samples/5", anna) == 200
     assert raw_status(where, path, anna) == 404
 
 
-def test_only_samples_that_were_asked_for_are_shown(anna: httpx.Client) -> None:
+def test_only_samples_that_were_asked_for_are_shown(anna: Annotator) -> None:
     shown = anna.get("/api/samples/5")
     assert shown.headers["content-type"] == "image/png"
     assert shown.content.startswith(b"\x89PNG")
@@ -177,7 +196,7 @@ def test_only_samples_that_were_asked_for_are_shown(anna: httpx.Client) -> None:
         assert anna.get(f"/api/samples/{sample}").status_code == 404
 
 
-def test_requests_from_other_sites_are_refused(home: Home, anna: httpx.Client, where: str) -> None:
+def test_requests_from_other_sites_are_refused(home: Home, anna: Annotator, where: str) -> None:
     body = {"answers": [{"sample": 5, "label": 1}]}
     for bad in ("http://evil.example", "null", where.replace("http:", "https:"), "http://127.0.0.1:9"):
         assert anna.post("/api/answer", json=body, headers={"origin": bad}).status_code == 403
@@ -193,7 +212,7 @@ def test_requests_from_other_sites_are_refused(home: Home, anna: httpx.Client, w
     assert home.ledger.counts()["answered"] == 0
 
 
-def test_oversized_and_malformed_requests_are_refused(home: Home, anna: httpx.Client) -> None:
+def test_oversized_and_malformed_requests_are_refused(home: Home, anna: Annotator) -> None:
     assert anna.post("/api/answer", content=b"x" * (MAX_BODY + 1)).status_code == 413
 
     def endless() -> Iterator[bytes]:
@@ -233,22 +252,20 @@ def test_oversized_and_malformed_requests_are_refused(home: Home, anna: httpx.Cl
     assert home.ledger.counts()["answered"] == 0
 
 
-def test_answers_pass_the_same_door(home: Home, anna: httpx.Client) -> None:
-    body = {
-        "answers": [
-            {"sample": 5, "label": 1, "seconds": 2.5, "key": "a"},
-            {"sample": 6, "label": 9},
-            {"sample": 999, "label": 1},
-            {"sample": 7, "label": None, "reason": "bad sample", "seconds": -3},
-            {"sample": 5, "label": 2, "key": "b"},
-            {"sample": 8, "label": 1, "seconds": 10**400},
-            {"sample": 9, "label": 1, "seconds": -(10**400)},
-        ]
-    }
-    result = anna.post("/api/answer", json=body).json()
+def test_answers_pass_the_same_door(home: Home, anna: Annotator) -> None:
+    sent = [
+        {"sample": 5, "label": 1, "seconds": 2.5, "key": "a"},
+        {"sample": 6, "label": 9},
+        {"sample": 999, "label": 1},
+        {"sample": 7, "label": None, "reason": "bad sample", "seconds": -3},
+        {"sample": 5, "label": 2, "key": "b"},
+        {"sample": 8, "label": 1, "seconds": 10**400},
+        {"sample": 9, "label": 1, "seconds": -(10**400)},
+    ]
+    result = anna.answer(*sent)
     assert [a["sample"] for a in result["accepted"]] == [5, 7, 8, 9]
     assert [r["kind"] for r in result["refused"]] == ["unknown class", "unknown sample", "already answered"]
-    again = anna.post("/api/answer", json={"answers": body["answers"][:1]}).json()
+    again = anna.answer(sent[0])
     assert again["accepted"][0]["answer"] == result["accepted"][0]["answer"]
     lines = {line["sample"]: line for line in home.ledger.labels()}
     assert (lines[5]["label"], lines[5]["seconds"], lines[5]["annotator"]) == (1, 2.5, "anna")
@@ -256,51 +273,53 @@ def test_answers_pass_the_same_door(home: Home, anna: httpx.Client) -> None:
     assert (lines[8]["seconds"], lines[9]["seconds"]) == (86400, 0)
 
 
-def test_what_the_model_thought_comes_after_the_answer_unless_set_otherwise(home: Home, anna: httpx.Client) -> None:
+def test_what_the_model_thought_comes_after_the_answer_unless_set_otherwise(home: Home, anna: Annotator) -> None:
     top = [[0, 0.625], [1, 0.25]]
     assert anna.post("/api/next", json={"want": 3}).json()["queue"][0]["thoughts"] == []
-    result = anna.post("/api/answer", json={"answers": [{"sample": 5, "label": 1}]}).json()
+    result = anna.answer({"sample": 5, "label": 1})
     assert result["accepted"][0]["thoughts"] == top
     assert result["queue"][0]["thoughts"] == []
     anna.post("/api/settings", json={"reveal": "before"})
     assert anna.post("/api/next", json={}).json()["queue"][0]["thoughts"] == top
-    anna.post("/api/answer", json={"answers": [{"sample": 6, "label": 1}]})
+    anna.answer({"sample": 6, "label": 1})
     assert [line["saw_model"] for line in home.ledger.labels()] == [0, 0, 1]
     anna.post("/api/settings", json={"reveal": "never"})
-    result = anna.post("/api/answer", json={"answers": [{"sample": 7, "label": 1}]}).json()
+    result = anna.answer({"sample": 7, "label": 1})
     assert result["accepted"][0]["thoughts"] == []
     assert all(a["thoughts"] == [] for a in anna.get("/api/history").json()["answers"])
 
 
-def test_who_answers_again_has_seen_what_the_model_thought(home: Home, anna: httpx.Client, ben: httpx.Client) -> None:
-    def saw(client: httpx.Client, **more: object) -> int:
-        client.post("/api/answer", json={"answers": [{"sample": 5, "label": 1} | more]})
-        current = home.inbox.current(5)
-        assert current is not None
-        return int(current["saw_model"])
+def test_who_answers_again_has_seen_what_the_model_thought(home: Home, anna: Annotator, ben: Annotator) -> None:
+    def saw(client: Annotator, **more: object) -> int:
+        number = client.answer({"sample": 5, "label": 1} | more)["accepted"][0]["answer"]
+        with home.database.reading() as db:
+            return int(db.execute("SELECT saw_model FROM answers WHERE id = ?", (number,)).fetchone()[0])
 
     assert saw(anna) == 0
     assert saw(anna, label=2, revise=True) == 1
     for _ in range(2):
         anna.post("/api/undo", json={})
+    home.people.revoke("anna")  # what she held goes free
+    assert 5 in ben.given()
     assert saw(ben) == 0
     ben.post("/api/undo", json={})
+    enter(anna, home, "anna")
     assert saw(anna) == 1
 
 
-def test_undo_and_history_are_one_s_own(anna: httpx.Client, ben: httpx.Client) -> None:
-    anna.post("/api/answer", json={"answers": [{"sample": 5, "label": 1}]})
+def test_undo_and_history_are_one_s_own(anna: Annotator, ben: Annotator) -> None:
+    anna.answer({"sample": 5, "label": 1})
     assert ben.post("/api/undo", json={}).json()["undone"] == []
     assert ben.get("/api/history").json()["answers"] == []
     assert [a["sample"] for a in anna.get("/api/history").json()["answers"]] == [5]
     refused = ben.post("/api/answer", json={"answers": [{"sample": 5, "label": 2, "revise": True}]}).json()["refused"]
-    assert "anna" in refused[0]["error"]
+    assert refused[0]["kind"] == "not given"
     undone = anna.post("/api/undo", json={}).json()
     assert undone["undone"][0]["sample"] == 5
     assert undone["queue"][0]["sample"] == 5
 
 
-def test_leaving_ends_the_session(anna: httpx.Client) -> None:
+def test_leaving_ends_the_session(anna: Annotator) -> None:
     kept = dict(anna.cookies)
     anna.post("/api/leave", json={})
     assert not anna.cookies
@@ -313,6 +332,7 @@ def test_texts_are_shown_as_text_and_originals_stay_below_their_directory(tmp_pa
     ask(home, [0, 1])
     with served(home) as where, browser(where) as client:
         enter(client, home, "anna")
+        client.given()
         shown = client.get("/api/samples/1")
     assert shown.text == "<script>alert(1)</script>"
     assert shown.headers["content-type"].startswith("text/plain")
@@ -357,12 +377,59 @@ def test_another_interface_needs_tls(tmp_path: Path) -> None:
     assert origin(named, 8443) == "https://labels.example:8443"
 
 
-def test_a_given_answer_may_be_corrected_through_history(home: Home, anna: httpx.Client) -> None:
-    anna.post("/api/answer", json={"answers": [{"sample": 5, "label": 1}]})
+def test_a_given_answer_may_be_corrected_through_history(home: Home, anna: Annotator) -> None:
+    anna.answer({"sample": 5, "label": 1})
     found, last = home.inbox.hand_out(home.inbox.mark("taken"))
     home.inbox.set_taken(last)
-    anna.post("/api/answer", json={"answers": [{"sample": 5, "label": 2, "revise": True}]})
+    anna.answer({"sample": 5, "label": 2, "revise": True})
     assert [(a.label, a.by) for a in found + home.inbox.hand_out(last)[0]] == [(1, "anna"), (2, "anna")]
     assert anna.get("/api/history").json()["answers"][0]["label"] == 2
     with pytest.raises(LabelError):
         home.inbox.answer(Given(5, 0, home.people.named("anna").id))
+
+
+def test_an_answer_needs_the_receipt_of_what_was_seen(home: Home, anna: Annotator, ben: Annotator) -> None:
+    def refusal(client: Annotator, sample: int, seen: str) -> str:
+        sent = {"answers": [{"sample": sample, "label": 1, "seen": seen}]}
+        (refused,) = client.post("/api/answer", json=sent).json()["refused"]
+        return str(refused["kind"])
+
+    receipt = anna.seen(5)
+    assert refusal(anna, 5, "") == "not seen"
+    assert refusal(anna, 6, receipt) == "not seen", "the receipt of another sample"
+    assert refusal(anna, 5, receipt[:-1] + "x") == "not seen"
+    assert refusal(ben, 5, receipt) == "not given"
+    assert home.ledger.counts()["answered"] == 0
+    assert anna.answer({"sample": 5, "label": 1, "seen": receipt})["refused"] == []
+
+
+def test_only_what_was_given_to_a_person_can_be_seen_or_answered_by_them(
+    home: Home, anna: Annotator, ben: Annotator
+) -> None:
+    assert ben.given() == [], "anna holds all of them"
+    assert ben.get("/api/samples/5").status_code == 404
+    (refused,) = ben.post("/api/answer", json={"answers": [{"sample": 0, "label": 1}]}).json()["refused"]
+    assert refused["kind"] == "not given"
+
+
+def test_a_broken_file_is_a_bad_sample_and_takes_no_label(tmp_path: Path) -> None:
+    files = tmp_path / "files"
+    files.mkdir()
+    (files / "image-0").write_bytes(b"\x89PNG\r\n\x1a\n broken")
+    made = image_home(tmp_path / "home", count=2)
+    made.close()
+    card = made.path / "client.json"
+    card.write_text(card.read_text().replace('"originals": ""', f'"originals": "{files}"'))
+    home = Home(made.path)
+    ask(home, [0])
+    with served(home) as where, browser(where) as client:
+        enter(client, home, "anna")
+        client.given()
+        shown = client.get("/api/samples/0")
+        assert shown.status_code == 422
+        assert "image-0 cannot be shown" in shown.json()["error"]
+        (refused,) = client.answer({"sample": 0, "label": 1})["refused"]
+        assert refused["kind"] == "not seen"
+        (accepted,) = client.answer({"sample": 0, "label": None, "reason": "bad sample"})["accepted"]
+        assert accepted["sample"] == 0
+    assert home.ledger.labels()[0]["reason"] == "bad sample"

@@ -166,7 +166,12 @@ def test_the_command_prints_a_link_and_waits_for_the_person(tmp_path: Path) -> N
                 break
             time.sleep(0.1)
         assert len(queue) == 5
-        answers = [{"sample": question["sample"], "label": 3} for question in queue]
+        answers = []
+        for question in queue:
+            line.request("GET", f"/api/samples/{question['sample']}", headers=headers)
+            response = line.getresponse()
+            response.read()
+            answers.append({"sample": question["sample"], "label": 3, "seen": response.getheader("x-chase-seen")})
         post(line, headers, "/api/answer", {"answers": answers})
         line.close()
         out, err = run.communicate(timeout=100)

@@ -25,6 +25,8 @@ class Question:
     """The strategy's score, where it has one; for people only."""
     thoughts: tuple[tuple[int, float], ...] = ()
     """The model's likeliest classes with their probabilities, best first; for people only."""
+    again: bool = False
+    """A second opinion on a sample that has a label already."""
 
 
 @dataclass(frozen=True)

@@ -8,9 +8,12 @@ change nothing.
 from __future__ import annotations
 
 import hashlib
+from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
+
+if TYPE_CHECKING:
+    import torch
 
 Coordinate = str | int
 
@@ -29,4 +32,6 @@ def rng(seed: int, *coordinates: Coordinate) -> np.random.Generator:
 
 def torch_rng(seed: int, *coordinates: Coordinate) -> torch.Generator:
     """A torch generator (on the CPU) for this place."""
+    import torch  # here, so that the labelling page's process can do without
+
     return torch.Generator().manual_seed(fold(seed, *coordinates))

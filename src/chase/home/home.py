@@ -23,7 +23,8 @@ from safetensors import SafetensorError, safe_open
 from chase.core.errors import LabelError
 from chase.core.files import write_atomically
 from chase.core.weights import to_bytes
-from chase.data.resident import KINDS
+from chase.data.kinds import KINDS
+from chase.home.audit import Audit
 from chase.home.history import Ledger
 from chase.home.inbox import Given, Inbox
 from chase.home.people import People
@@ -75,6 +76,7 @@ class Home:
         self.database = Database(path / "inbox.sqlite")
         self.inbox = Inbox(self.database, len(self.card.classes))
         self.people, self.ledger = People(self.database), Ledger(self.database)
+        self.policies, self.audit = self.inbox.policies, Audit(self.database)
 
     @classmethod
     def create(

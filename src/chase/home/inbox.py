@@ -4,9 +4,9 @@ One SQLite file that the training side and the page share. A question goes
 
     waiting -> shown -> answered | skipped          (expired, when it waited too many turns)
 
-and answers are a log: a correction is a new line, and the newest line of a sample that was not
-retracted is in force. Every answer, typed on the page or imported from a file, enters
-through ``Inbox.answer`` with the same checks: a known sample, a known class, not answered already.
+and answers are a log: a correction is a new line, and each person's newest line that was not retracted is in force.
+Every answer, typed on the page or imported from a file, enters through ``Inbox.answer`` with the same checks: a known
+sample, a known class, not answered already. ``verdicts`` makes one label of them.
 """
 
 from __future__ import annotations
@@ -19,14 +19,18 @@ from dataclasses import dataclass
 from typing import Any
 
 from chase.annotation.annotator import Answer, Question
+from chase.annotation.opinions import COLLEAGUE
 from chase.core.errors import LabelError
+from chase.core.randomness import fold
+from chase.home.claims import OPEN, Claims, question
+from chase.home.policy import Policies
 from chase.home.schema import Database
+from chase.home.verdicts import Verdicts
 
 SKIPS = ("cannot tell", "bad sample")
 """Why a person may skip a sample; either sets it aside."""
-LEASE_SECONDS = 300.0
-"""How long a question stays with the annotator it was given to, from the last sign of life."""
-OPEN = "state IN ('waiting', 'shown')"
+REASONS = (*SKIPS, COLLEAGUE)
+"""Why an answer may name no class."""
 
 
 class AnswerRefused(LabelError):
@@ -43,7 +47,7 @@ class Given:
 
     sample: int
     label: int | None
-    """None for a skip, with one of ``SKIPS`` as the reason."""
+    """None for a skip, with one of ``REASONS`` as the reason."""
     annotator: int
     reason: str = ""
     seconds: float | None = None
@@ -56,6 +60,17 @@ class Given:
     revise: bool = False
     saw_model: bool = False
     answered_at: float | None = None
+    question: int | None = None
+    """The question that it answers, where the sender knows it."""
+    unsure: bool = False
+    """The class is provisional: the person is not sure."""
+    comment: str = ""
+    decides: bool = False
+    """An adjudicator's decision: it is the label, whatever others say."""
+    another: bool = False
+    """One opinion more, although there are enough."""
+    seen: str = ""
+    """A hash of what was on the screen."""
 
 
 class Inbox:
@@ -63,6 +78,9 @@ class Inbox:
 
     def __init__(self, database: Database, num_classes: int) -> None:
         self.database, self.num_classes = database, num_classes
+        self.policies = Policies(database)
+        self.claims = Claims(database)
+        self.verdicts = Verdicts(database, num_classes, self.policies)
 
     # samples
 
@@ -70,6 +88,14 @@ class Inbox:
         """Make samples known; a name is what a person would call it, such as a file name."""
         with self.database.transaction() as db:
             db.executemany("INSERT OR REPLACE INTO samples VALUES (?, ?)", names.items())
+
+    def describe(self, about: Mapping[int, Mapping[str, str]]) -> None:
+        """What people should see beside samples: columns of a table, by name."""
+        with self.database.transaction() as db:
+            db.executemany(
+                "INSERT OR REPLACE INTO about VALUES (?, ?)",
+                [(sample, json.dumps(dict(columns), ensure_ascii=False)) for sample, columns in about.items()],
+            )
 
     def sample_name(self, sample: int) -> str | None:
         """The name of a sample, None if it is not this client's."""
@@ -98,116 +124,75 @@ class Inbox:
 
     def file(self, questions: Iterable[Question]) -> int:
         """File questions. One that is open, or answered but not taken in yet, is left as it is."""
-        filed, now = 0, time.time()
+        filed, now, policy = 0, time.time(), self.policies.read()
         with self.database.transaction() as db:
-            taken = self.mark("taken")
             for q in questions:
-                fresh = db.execute(
-                    "SELECT 1 FROM answers WHERE sample = ? AND id > ? AND retracted_at IS NULL", (q.sample, taken)
-                ).fetchone()
-                if fresh is not None:
+                if self.verdicts.is_fresh(q.sample):
                     continue
-                filed += db.execute(
-                    "INSERT INTO questions (sample, round, turn, strategy, ev, score, thoughts, asked_at)"
-                    " VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING",
-                    (q.sample, q.round, q.turn, q.strategy, q.ev, q.score, json.dumps(q.thoughts), now),
+                often = fold(0, "overlap", q.sample) % 10_000 < 10_000 * policy.overlap
+                made = db.execute(
+                    "INSERT INTO questions (sample, round, turn, strategy, ev, score, thoughts, asked_at, wanted)"
+                    " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING",
+                    (
+                        *(q.sample, q.round, q.turn, q.strategy, q.ev, q.score, json.dumps(q.thoughts), now),
+                        policy.answers_per_sample if often else 1,
+                    ),
                 ).rowcount
+                filed += made
+                if made and self.verdicts.opinions(q.sample):
+                    self._count_earlier(db, q)
         return filed
+
+    def _count_earlier(self, db: sqlite3.Connection, asked: Question) -> None:
+        """A sample asked again keeps the answers it has; a second opinion is one more than those."""
+        if asked.again:
+            votes = len(self.verdicts.opinions(asked.sample))
+            db.execute(
+                f"UPDATE questions SET wanted = MAX(wanted, ?), votes = ? WHERE sample = ? AND {OPEN}",
+                (votes + 1, votes, asked.sample),
+            )
+        else:
+            self.verdicts.settle(asked.sample)
 
     def expire(self, samples: Sequence[int]) -> None:
         """Close questions that nobody answered in time; a late answer is still welcome."""
         with self.database.transaction() as db:
             db.executemany(
-                f"UPDATE questions SET state = 'expired', held_by = NULL WHERE sample = ? AND {OPEN}",
+                f"UPDATE questions SET state = 'expired' WHERE sample = ? AND {OPEN} AND gold_for IS NULL",
                 [(sample,) for sample in samples],
             )
 
     def hand_out(self, after: int) -> tuple[list[Answer], int]:
-        """The answers in force later than number ``after``, oldest first, and the number of the last.
-
-        What was handed out may be in use, so from here on an undo leaves it standing until it is replaced.
-        """
-        with self.database.transaction() as db:
-            rows = db.execute(
-                "SELECT a.sample, a.label, a.reason, p.name FROM answers a JOIN annotators p ON p.id = a.annotator"
-                " WHERE a.id > ? AND a.retracted_at IS NULL ORDER BY a.id",
-                (after,),
-            ).fetchall()
-            last = int(db.execute("SELECT COALESCE(MAX(id), 0) FROM answers").fetchone()[0])
-            db.execute("UPDATE meta SET value = MAX(value, ?) WHERE key = 'handed'", (last,))
-        return [Answer(r["sample"], r["label"], r["name"], r["reason"]) for r in rows], max(after, last)
+        """The labels later than number ``after``, and the number of the last."""
+        return self.verdicts.hand_out(after)
 
     def mark(self, key: str) -> int:
-        """How far answers are "taken" or "handed"."""
-        with self.database.reading() as db:
-            return int(db.execute("SELECT value FROM meta WHERE key = ?", (key,)).fetchone()[0])
+        """How far labels are "taken" or "handed"."""
+        return self.verdicts.mark(key)
 
     def set_taken(self, upto: int) -> None:
-        """Answers up to this number are part of the committed state."""
-        with self.database.transaction() as db:
-            db.execute("UPDATE meta SET value = ? WHERE key = 'taken'", (upto,))
+        """Labels up to this number are part of the committed state."""
+        self.verdicts.set_taken(upto)
 
     # the people's side
 
-    def next_for(self, annotator: int, count: int, shown: int = 1) -> list[dict[str, Any]]:
-        """The annotator's next questions, oldest first; the first ``shown`` of them are on the screen.
+    def next_for(self, annotator: int, count: int, shown: int = 1, alive: bool = True) -> list[dict[str, Any]]:
+        """The annotator's next questions; the first ``shown`` of them are on the screen."""
+        return self.claims.next_for(annotator, count, shown, self.policies.read().gold_share, alive)
 
-        Two annotators never get the same one. Who has none left takes one that another holds without seeing it.
-        """
-        now = time.time()
-        with self.database.transaction() as db:
-            mine = [
-                r["id"]
-                for r in db.execute(
-                    f"SELECT id FROM questions INDEXED BY questions_held WHERE {OPEN} AND held_by = ?"
-                    " ORDER BY id LIMIT ?",
-                    (annotator, count),
-                )
-            ]
-            if len(mine) < count:
-                mine += self._free(db, annotator, count - len(mine), now, steal=not mine)
-            db.execute(
-                f"UPDATE questions SET state = 'waiting', held_until = ? WHERE {OPEN} AND held_by = ?"
-                " AND state = 'shown'",
-                (now + LEASE_SECONDS, annotator),
-            )
-            for place, question in enumerate(mine):
-                db.execute(
-                    "UPDATE questions SET state = ?, held_by = ?, held_until = ? WHERE id = ?",
-                    ("shown" if place < shown else "waiting", annotator, now + LEASE_SECONDS, question),
-                )
-            return [self._question(db, question) for question in sorted(mine)]
-
-    def _free(self, db: sqlite3.Connection, annotator: int, count: int, now: float, steal: bool) -> list[int]:
-        # Oldest first along this index: sorting all that wait would take longer than all the rest.
-        waiting = f"SELECT id FROM questions INDEXED BY questions_next WHERE {OPEN} AND held_by IS NOT ?"
-        free = waiting + " AND (held_by IS NULL OR held_until < ?)"
-        found = [r["id"] for r in db.execute(free + " ORDER BY id LIMIT ?", (annotator, now, count))]
-        if not found and steal:
-            unseen = waiting + " AND state = 'waiting' ORDER BY id DESC LIMIT 1"
-            found = [r["id"] for r in db.execute(unseen, (annotator,))]
-        return found
-
-    def _question(self, db: sqlite3.Connection, question: int) -> dict[str, Any]:
-        row = dict(db.execute("SELECT * FROM questions WHERE id = ?", (question,)).fetchone())
-        keep = ("id", "sample", "round", "turn", "strategy", "ev", "score", "state")
-        return {name: row[name] for name in keep} | {"thoughts": json.loads(row["thoughts"])}
-
-    def question_of(self, sample: int) -> dict[str, Any] | None:
-        """The latest question for a sample."""
-        with self.database.reading() as db:
-            row = db.execute("SELECT MAX(id) FROM questions WHERE sample = ?", (sample,)).fetchone()
-            return None if row[0] is None else self._question(db, int(row[0]))
-
-    def current(self, sample: int) -> dict[str, Any] | None:
-        """The answer in force for a sample."""
+    def question_of(self, sample: int, annotator: int | None = None) -> dict[str, Any] | None:
+        """The latest question for a sample; with an annotator, one that is for them alone comes first."""
         with self.database.reading() as db:
             row = db.execute(
-                "SELECT a.*, p.name AS by FROM answers a JOIN annotators p ON p.id = a.annotator"
-                " WHERE a.sample = ? AND a.retracted_at IS NULL ORDER BY a.id DESC LIMIT 1",
-                (sample,),
+                "SELECT id FROM questions WHERE sample = ? AND (gold_for IS NULL OR gold_for = ?)"
+                " ORDER BY gold_for IS NULL, id DESC LIMIT 1",
+                (sample, annotator),
             ).fetchone()
-        return None if row is None else dict(row)
+            return None if row is None else question(db, int(row["id"]))
+
+    def current(self, sample: int) -> dict[str, Any] | None:
+        """The label in force for a sample."""
+        return self.verdicts.current(sample)
 
     def answer(self, given: Given) -> int:
         """The door: check an answer and keep it; returns its number."""
@@ -216,15 +201,33 @@ class Inbox:
                 known = db.execute("SELECT id FROM answers WHERE key = ?", (given.key,)).fetchone()
                 if known is not None:
                     return int(known["id"])
-            self._check(given)
-            row = db.execute(
-                "SELECT id, state FROM questions WHERE sample = ? ORDER BY id DESC LIMIT 1", (given.sample,)
-            ).fetchone()
+            row = self._question_for(db, given)
+            is_gold = row is not None and row["gold_for"] is not None
+            self._check(given, is_gold, row)
             number = self._insert(db, given, row)
             if row is not None:
+                self.claims.end(row["id"], given.annotator)
+            if is_gold:
                 done = "skipped" if given.label is None else "answered"
-                db.execute("UPDATE questions SET state = ?, held_by = NULL WHERE id = ?", (done, row["id"]))
+                db.execute("UPDATE questions SET state = ? WHERE id = ?", (done, row["id"] if row is not None else 0))
+            else:
+                self.verdicts.settle(given.sample)
             return number
+
+    def _question_for(self, db: sqlite3.Connection, given: Given) -> sqlite3.Row | None:
+        """The question that an answer is for: the one it names, else the sample's latest."""
+        row: sqlite3.Row | None = None
+        if given.question is not None:
+            row = db.execute(
+                "SELECT * FROM questions WHERE id = ? AND sample = ? AND (gold_for IS NULL OR gold_for = ?)",
+                (given.question, given.sample, given.annotator),
+            ).fetchone()
+        if row is None:
+            row = db.execute(
+                "SELECT * FROM questions WHERE sample = ? AND gold_for IS NULL ORDER BY id DESC LIMIT 1",
+                (given.sample,),
+            ).fetchone()
+        return row
 
     def answer_each(self, given: Sequence[Given]) -> list[int | AnswerRefused]:
         """Several answers in one transaction; one that is refused does not hold up the others."""
@@ -242,58 +245,74 @@ class Inbox:
         with self.database.transaction():
             return [self.answer(one) for one in given]
 
-    def _check(self, given: Given) -> None:
+    def _check(self, given: Given, is_gold: bool, asked: sqlite3.Row | None) -> None:
         if self.sample_name(given.sample) is None:
             raise AnswerRefused("unknown sample", f"sample {given.sample} is not one of this client's")
-        if given.label is None and given.reason not in SKIPS:
+        if given.label is None and given.reason not in REASONS:
             raise AnswerRefused(
-                "unknown reason", f"a skip needs a reason, one of {' or '.join(SKIPS)}, not '{given.reason}'"
+                "unknown reason", f"a skip needs a reason, one of {' or '.join(REASONS)}, not '{given.reason}'"
             )
         if given.label is not None and not 0 <= given.label < self.num_classes:
             raise AnswerRefused(
                 "unknown class",
                 f"class {given.label} for sample {given.sample}: classes are 0 to {self.num_classes - 1}",
             )
-        current = self.current(given.sample)
-        if current is None:
+        if is_gold and asked is not None:
+            if asked["state"] in ("answered", "skipped") and not given.revise:
+                raise AnswerRefused("already answered", f"sample {given.sample} was answered already, by you")
+        elif not given.decides and not given.another:
+            self._check_room(given, asked)
+
+    def _check_room(self, given: Given, asked: sqlite3.Row | None) -> None:
+        """Whether one more answer is wanted, or this corrects the person's own."""
+        opinions = self.verdicts.opinions(given.sample)
+        mine = any(one.annotator == given.annotator for one in opinions)
+        if mine and given.revise:
             return
-        if not given.revise:
-            raise AnswerRefused("already answered", f"sample {given.sample} was answered already, by {current['by']}")
-        if given.source == "page" and current["annotator"] != given.annotator:
+        if mine:
+            raise AnswerRefused("already answered", f"sample {given.sample} was answered already, by you")
+        current = self.current(given.sample)
+        if current is None or (given.source != "page" and given.revise):
+            return
+        if asked is not None and asked["state"] in ("waiting", "shown"):
+            return
+        if given.revise:
             raise AnswerRefused(
                 "already answered",
                 f"sample {given.sample} was answered by {current['by']}, who alone may correct it here",
             )
+        raise AnswerRefused("already answered", f"sample {given.sample} was answered already, by {current['by']}")
 
-    def _insert(self, db: sqlite3.Connection, given: Given, question: sqlite3.Row | None) -> int:
+    def _insert(self, db: sqlite3.Connection, given: Given, asked: sqlite3.Row | None) -> int:
         at = time.time() if given.answered_at is None else given.answered_at
-        return int(
-            db.execute(
-                "INSERT INTO answers (sample, question, was, label, reason, annotator, answered_at, seconds,"
-                " saw_model, source, key, batch) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                (
-                    given.sample,
-                    None if question is None else question["id"],
-                    None if question is None else question["state"],
-                    given.label,
-                    "" if given.label is not None else given.reason,
-                    given.annotator,
-                    at,
-                    given.seconds,
-                    int(given.saw_model),
-                    given.source,
-                    given.key,
-                    given.batch,
-                ),
-            ).lastrowid
-            or 0
-        )
+        corrects = given.source == "import" and given.revise and self.current(given.sample) is not None
+        values = {
+            "sample": given.sample,
+            "question": None if asked is None else asked["id"],
+            "was": None if asked is None else asked["state"],
+            "label": given.label,
+            "reason": "" if given.label is not None else given.reason,
+            "annotator": given.annotator,
+            "answered_at": at,
+            "seconds": given.seconds,
+            "saw_model": int(given.saw_model),
+            "source": given.source,
+            "key": given.key,
+            "batch": given.batch,
+            "unsure": int(given.unsure and given.label is not None),
+            "comment": given.comment,
+            "decides": int(given.decides or corrects),
+            "seen": given.seen,
+        }
+        marks = ", ".join("?" * len(values))
+        made = db.execute(f"INSERT INTO answers ({', '.join(values)}) VALUES ({marks})", tuple(values.values()))
+        return int(made.lastrowid or 0)
 
     def undo(self, annotator: int, before: int | None = None) -> list[dict[str, Any]]:
         """Take back the annotator's last stroke on the page, or the last one before answer ``before``.
 
-        An answer that training may be using already stands until another replaces it ("stands"); a
-        younger one is retracted, and its question is on the annotator's screen again.
+        An answer whose label training may be using already stands until another replaces it ("stands"); any other
+        is retracted, and its question is on the annotator's screen again.
         """
         with self.database.transaction() as db:
             last = db.execute(
@@ -312,22 +331,32 @@ class Inbox:
             return [self._take_back(db, row) for row in stroke]
 
     def _take_back(self, db: sqlite3.Connection, row: sqlite3.Row) -> dict[str, Any]:
-        stands = row["id"] <= self.mark("handed")
-        if not stands:
-            now = time.time()
-            db.execute("UPDATE answers SET retracted_at = ? WHERE id = ?", (now, row["id"]))
-            if row["question"] is not None:
-                back = "shown" if row["was"] == "waiting" else row["was"]
-                held = (row["annotator"], now + LEASE_SECONDS) if back == "shown" else (None, 0)
-                db.execute(
-                    "UPDATE questions SET state = ?, held_by = ?, held_until = ? WHERE id = ?",
-                    (back, *held, row["question"]),
-                )
+        asked = db.execute("SELECT id, gold_for FROM questions WHERE id = ?", (row["question"],)).fetchone()
+        is_gold = asked is not None and asked["gold_for"] is not None
+        current = self.current(row["sample"])
+        in_use = not is_gold and current is not None and current["id"] <= self.mark("handed")
+        if not in_use:
+            self._retract(db, row, is_gold)
+        mine = any(one.annotator == row["annotator"] for one in self.verdicts.opinions(row["sample"]))
         return {
             "answer": row["id"],
             "sample": row["sample"],
             "label": row["label"],
             "reason": row["reason"],
-            "stands": stands or self.current(row["sample"]) is not None,
-            "question": self.question_of(row["sample"]),
+            "stands": not is_gold and (in_use or mine),
+            "question": self.question_of(row["sample"], row["annotator"] if is_gold else None),
         }
+
+    def _retract(self, db: sqlite3.Connection, row: sqlite3.Row, is_gold: bool) -> None:
+        db.execute("UPDATE answers SET retracted_at = ? WHERE id = ?", (time.time(), row["id"]))
+        if row["question"] is None:
+            self.verdicts.settle(row["sample"])
+            return
+        if row["was"] in ("waiting", "shown"):
+            self.claims.give(row["question"], row["annotator"])
+        if is_gold:
+            db.execute("UPDATE questions SET state = 'shown' WHERE id = ?", (row["question"],))
+            return
+        self.verdicts.settle(row["sample"])
+        if row["was"] == "expired" and self.current(row["sample"]) is None:
+            db.execute("UPDATE questions SET state = 'expired' WHERE id = ?", (row["question"],))

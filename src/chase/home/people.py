@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import secrets
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from chase.core.errors import LabelError
 from chase.home.schema import Database
@@ -21,6 +21,8 @@ SESSION_SECONDS = 30 * 24 * 3600.0
 SEEN_STEP = 60.0
 REVEAL = ("after", "before", "never")
 """When an annotator sees what the model thought."""
+ROLES = ("annotator", "adjudicator", "lead")
+"""Annotators answer; adjudicators also decide conflicts; leads also see everybody and set the policy."""
 LONGEST_NAME = 80
 
 
@@ -31,6 +33,12 @@ class Person:
     id: int
     name: str
     reveal: str
+    role: str = "annotator"
+
+    @property
+    def decides(self) -> bool:
+        """Whether this person may settle conflicts and so see what others answered."""
+        return self.role != "annotator"
 
 
 def _hash(secret: str) -> str:
@@ -52,8 +60,23 @@ class People:
             db.execute(
                 "INSERT INTO annotators (name, created_at) VALUES (?, ?) ON CONFLICT DO NOTHING", (name, time.time())
             )
-            row = db.execute("SELECT id, name, reveal FROM annotators WHERE name = ?", (name,)).fetchone()
+            row = db.execute("SELECT id, name, reveal, role FROM annotators WHERE name = ?", (name,)).fetchone()
         return Person(**dict(row))
+
+    def everybody(self) -> list[Person]:
+        """All annotators, by name."""
+        with self._database.reading() as db:
+            rows = db.execute("SELECT id, name, reveal, role FROM annotators ORDER BY name").fetchall()
+        return [Person(**dict(row)) for row in rows]
+
+    def set_role(self, name: str, role: str) -> Person:
+        """Make somebody an annotator, an adjudicator or a lead."""
+        if role not in ROLES:
+            raise LabelError(f"a role is one of {', '.join(ROLES)}; not '{role}'")
+        person = self.named(name)
+        with self._database.transaction() as db:
+            db.execute("UPDATE annotators SET role = ? WHERE id = ?", (role, person.id))
+        return replace(person, role=role)
 
     def set_reveal(self, person: int, reveal: str) -> None:
         """When this annotator sees what the model thought."""
@@ -83,24 +106,28 @@ class People:
                 raise LabelError("this link has been used already: ask for a new one")
             db.execute("UPDATE tokens SET used_at = ? WHERE hash = ?", (now, row["hash"]))
             db.execute("DELETE FROM sessions WHERE seen_at < ?", (now - SESSION_SECONDS,))
-            db.execute("INSERT INTO sessions VALUES (?, ?, ?)", (_hash(session), row["annotator"], now))
+            db.execute("INSERT INTO sessions VALUES (?, ?, ?, ?)", (_hash(session), row["annotator"], now, now))
         return session
 
-    def whose(self, session: str) -> Person | None:
-        """Whose session this is, None if it is none or has ended."""
+    def whose(self, session: str, active: bool = True, idle: float = 0.0, longest: float = 0.0) -> Person | None:
+        """Whose session this is, None if it is none or has ended.
+
+        It ends when unused for ``idle`` seconds or ``longest`` after it began, where these are given; a page that only
+        looks for new questions (not ``active``) does not use it.
+        """
         now = time.time()
         with self._database.reading() as db:
             row = db.execute(
-                "SELECT p.id, p.name, p.reveal, s.seen_at FROM sessions s JOIN annotators p ON p.id = s.annotator"
-                " WHERE s.hash = ? AND s.seen_at >= ?",
-                (_hash(session), now - SESSION_SECONDS),
+                "SELECT p.id, p.name, p.reveal, p.role, s.seen_at, s.began_at FROM sessions s"
+                " JOIN annotators p ON p.id = s.annotator WHERE s.hash = ? AND s.seen_at >= ? AND s.began_at >= ?",
+                (_hash(session), now - min(idle or SESSION_SECONDS, SESSION_SECONDS), now - longest if longest else 0),
             ).fetchone()
         if row is None:
             return None
-        if now - row["seen_at"] > SEEN_STEP:
+        if active and now - row["seen_at"] > min(SEEN_STEP, idle / 4 or SEEN_STEP):
             with self._database.transaction() as db:
                 db.execute("UPDATE sessions SET seen_at = ? WHERE hash = ?", (now, _hash(session)))
-        return Person(row["id"], row["name"], row["reveal"])
+        return Person(row["id"], row["name"], row["reveal"], row["role"])
 
     def leave(self, session: str) -> None:
         """End a session."""
@@ -119,8 +146,9 @@ class People:
             links = "DELETE FROM tokens WHERE annotator = ? AND used_at IS NULL"
             unused = db.execute(links, (row["id"],)).rowcount
             db.execute(
-                "UPDATE questions SET state = 'waiting', held_by = NULL, held_until = 0"
-                " WHERE held_by = ? AND state IN ('waiting', 'shown')",
+                "UPDATE questions SET state = 'waiting' WHERE state = 'shown'"
+                " AND id IN (SELECT question FROM claims WHERE annotator = ? AND shown)",
                 (row["id"],),
             )
+            db.execute("UPDATE claims SET until = 0, shown = 0 WHERE annotator = ?", (row["id"],))
         return int(sessions + unused)

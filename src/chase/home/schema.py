@@ -16,7 +16,7 @@ from pathlib import Path
 
 from chase.core.errors import LabelError
 
-FORMAT = 2
+FORMAT = 3
 """Version of the tables."""
 BUSY_SECONDS = 30.0
 
@@ -85,10 +85,74 @@ DELETE FROM tallies;
 INSERT INTO tallies SELECT round, state, COUNT(*) FROM questions GROUP BY round, state;
 CREATE TABLE contents (sample INTEGER PRIMARY KEY, hash BLOB NOT NULL);
 CREATE TABLE unfinished (sample INTEGER PRIMARY KEY, name TEXT NOT NULL, added INTEGER NOT NULL);
-"""
+""",
+    2: """
+CREATE TABLE claims (
+  question INTEGER NOT NULL REFERENCES questions ON DELETE CASCADE,
+  annotator INTEGER NOT NULL REFERENCES annotators,
+  given_at REAL NOT NULL, until REAL NOT NULL, shown INTEGER NOT NULL DEFAULT 0,
+  PRIMARY KEY (question, annotator)
+) WITHOUT ROWID;
+CREATE INDEX claims_annotator ON claims (annotator, until);
+INSERT INTO claims SELECT id, held_by, asked_at, held_until, state = 'shown' FROM questions WHERE held_by IS NOT NULL;
+CREATE TABLE questions_3 (
+  id INTEGER PRIMARY KEY AUTOINCREMENT,
+  sample INTEGER NOT NULL REFERENCES samples,
+  round INTEGER NOT NULL, turn INTEGER NOT NULL, strategy TEXT NOT NULL,
+  ev INTEGER NOT NULL, score REAL, thoughts TEXT NOT NULL DEFAULT '[]',
+  state TEXT NOT NULL DEFAULT 'waiting'
+    CHECK (state IN ('waiting', 'shown', 'answered', 'skipped', 'expired')),
+  asked_at REAL NOT NULL,
+  wanted INTEGER NOT NULL DEFAULT 1, votes INTEGER NOT NULL DEFAULT 0,
+  gold_for INTEGER REFERENCES annotators
+);
+INSERT INTO questions_3 (id, sample, round, turn, strategy, ev, score, thoughts, state, asked_at)
+  SELECT id, sample, round, turn, strategy, ev, score, thoughts, state, asked_at FROM questions;
+DROP TABLE questions;
+ALTER TABLE questions_3 RENAME TO questions;
+CREATE UNIQUE INDEX questions_open ON questions (sample) WHERE state IN ('waiting', 'shown') AND gold_for IS NULL;
+CREATE INDEX questions_next ON questions (id) WHERE state IN ('waiting', 'shown');
+CREATE INDEX questions_sample ON questions (sample);
+CREATE INDEX questions_gold ON questions (gold_for, sample) WHERE gold_for IS NOT NULL;
+CREATE TRIGGER tally_new AFTER INSERT ON questions WHEN new.gold_for IS NULL BEGIN
+  INSERT INTO tallies VALUES (new.round, new.state, 1) ON CONFLICT DO UPDATE SET n = n + 1; END;
+CREATE TRIGGER tally_move AFTER UPDATE OF state ON questions WHEN old.state <> new.state AND new.gold_for IS NULL BEGIN
+  UPDATE tallies SET n = n - 1 WHERE round = old.round AND state = old.state;
+  INSERT INTO tallies VALUES (new.round, new.state, 1) ON CONFLICT DO UPDATE SET n = n + 1; END;
+CREATE TRIGGER tally_gone AFTER DELETE ON questions WHEN old.gold_for IS NULL BEGIN
+  UPDATE tallies SET n = n - 1 WHERE round = old.round AND state = old.state; END;
+ALTER TABLE answers ADD COLUMN unsure INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE answers ADD COLUMN comment TEXT NOT NULL DEFAULT '';
+ALTER TABLE answers ADD COLUMN decides INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE answers ADD COLUMN seen TEXT NOT NULL DEFAULT '';
+CREATE TABLE verdicts (
+  id INTEGER PRIMARY KEY AUTOINCREMENT,
+  sample INTEGER NOT NULL REFERENCES samples,
+  label INTEGER, reason TEXT NOT NULL DEFAULT '',
+  rule TEXT NOT NULL, by TEXT NOT NULL, answer INTEGER NOT NULL,
+  decided_at REAL NOT NULL, retracted_at REAL
+);
+CREATE INDEX verdicts_sample ON verdicts (sample, id);
+INSERT INTO verdicts SELECT a.id, a.sample, a.label, a.reason, 'single', p.name, a.id, a.answered_at, a.retracted_at
+  FROM answers a JOIN annotators p ON p.id = a.annotator ORDER BY a.id;
+CREATE TABLE reviews (sample INTEGER PRIMARY KEY, why TEXT NOT NULL, since REAL NOT NULL);
+ALTER TABLE annotators ADD COLUMN role TEXT NOT NULL DEFAULT 'annotator';
+ALTER TABLE sessions ADD COLUMN began_at REAL NOT NULL DEFAULT 0;
+UPDATE sessions SET began_at = seen_at;
+CREATE TABLE policy (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE gold (sample INTEGER PRIMARY KEY, label INTEGER NOT NULL);
+CREATE TABLE about (sample INTEGER PRIMARY KEY, columns TEXT NOT NULL);
+CREATE TABLE audit (
+  id INTEGER PRIMARY KEY AUTOINCREMENT,
+  at REAL NOT NULL, who TEXT NOT NULL, what TEXT NOT NULL, sample INTEGER, detail TEXT NOT NULL, hash TEXT NOT NULL
+);
+CREATE TRIGGER audit_stays BEFORE UPDATE ON audit BEGIN SELECT RAISE(ABORT, 'the audit log is append-only'); END;
+CREATE TRIGGER audit_keeps BEFORE DELETE ON audit BEGIN SELECT RAISE(ABORT, 'the audit log is append-only'); END;
+""",
 }
 """What makes the next format of each: 2 counts deleted questions out, knows samples by a hash of what they hold, and
-notes additions and removals that are committed here but not yet in the other files of a home."""
+notes additions and removals that are committed here but not yet in the other files of a home; 3 has several answers
+per sample (claims, verdicts, reviews), roles, a policy, gold questions, columns about a sample, and the audit log."""
 
 MARKS = ("taken", "handed")
 """Answers up to ``taken`` are part of the committed state; up to ``handed``, training may be using them."""
@@ -122,9 +186,11 @@ class Database:
                 path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False
             )
             self._connection.row_factory = sqlite3.Row
-            for pragma in ("journal_mode = WAL", "synchronous = FULL", "foreign_keys = ON"):
+            # A table that others refer to can only be made anew while references are not enforced.
+            for pragma in ("journal_mode = WAL", "synchronous = FULL", "foreign_keys = OFF"):
                 self._connection.execute(f"PRAGMA {pragma}")
             self._prepare()
+            self._connection.execute("PRAGMA foreign_keys = ON")
         except sqlite3.DatabaseError as error:
             raise LabelError(f"{path} cannot be read as an inbox: {error}") from None
 
@@ -140,7 +206,8 @@ class Database:
                 _execute(db, UPGRADES[before])
             if version != FORMAT:
                 db.execute(f"PRAGMA user_version = {FORMAT}")
-            db.execute("INSERT INTO meta VALUES ('home', ?) ON CONFLICT DO NOTHING", (secrets.randbits(52),))
+            for key, bits in (("home", 52), ("receipts", 63)):
+                db.execute("INSERT INTO meta VALUES (?, ?) ON CONFLICT DO NOTHING", (key, secrets.randbits(bits)))
             self.identity = format(db.execute("SELECT value FROM meta WHERE key = 'home'").fetchone()[0], "013x")
 
     @contextmanager

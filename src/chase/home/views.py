@@ -1,11 +1,13 @@
-"""What a person sees of a sample: an image as PNG, a text as text.
+"""What a person sees of a sample: an image as a picture, a text as text, a table row as lines of text.
 
-Where a home keeps original files, those are shown; otherwise the decoded sample is.
+Where a home keeps original files, those are shown, read by the same code as for training (``chase.data.pictures``):
+upright, transparent parts white, the first frame, and pictures of more than 8 bits in a window of their values, by
+default the scale that training uses. Otherwise the decoded sample is shown.
 """
 
 from __future__ import annotations
 
-import io
+import hashlib
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -17,13 +19,15 @@ from PIL import Image
 from safetensors import SafetensorError, safe_open
 
 from chase.core.errors import LabelError
-from chase.data.resident import Column, row_cells
-from chase.home.home import Home
+from chase.data.kinds import Column, row_cells
+from chase.data.pictures import BYTE, PictureError, Scale, range_of, read_picture, to_png
+from chase.home.home import Home, HomeCard
 from chase.home.originals import find_original
 
-AS_IS = {".png": "image/png", ".jpg": "image/jpeg", ".jpeg": "image/jpeg", ".gif": "image/gif", ".webp": "image/webp"}
-"""Files that browsers show as they are; other images become PNG."""
+AS_IS = {"PNG": "image/png", "JPEG": "image/jpeg", "WEBP": "image/webp"}
+"""Files that browsers show as training reads them, if they are 8-bit, opaque and of one frame."""
 TEXT = "text/plain; charset=utf-8"
+TEXTS = (".txt", ".md", ".csv")
 
 
 @dataclass(frozen=True)
@@ -32,25 +36,21 @@ class Shown:
 
     media: str
     body: bytes
+    range: tuple[float, float, float, float] | None = None
+    """For pictures of more than 8 bits: lowest and highest value, and the window that is shown."""
+
+    @property
+    def mark(self) -> str:
+        """A short hash of what is shown."""
+        return hashlib.sha256(self.body).hexdigest()[:16]
 
 
 class SampleView(Protocol):
     """Shows samples by id."""
 
-    def show(self, sample: int) -> Shown:
+    def show(self, sample: int, window: Scale | None = None) -> Shown:
         """The sample, or ``LabelError`` if there is none."""
         ...
-
-
-def png(image: NDArray[np.uint8]) -> bytes:
-    """A uint8 image (channels, height, width) as PNG: grey for one channel, colour for three."""
-    channels = image.shape[0]
-    if channels not in (1, 3):
-        raise LabelError(f"an image of {channels} channels cannot be shown; 1 or 3 can")
-    picture = Image.fromarray(image[0] if channels == 1 else np.ascontiguousarray(image.transpose(1, 2, 0)))
-    file = io.BytesIO()
-    picture.save(file, "PNG")
-    return file.getvalue()
 
 
 def plain_text(tokens: NDArray[Any], alphabet: str) -> str:
@@ -58,23 +58,44 @@ def plain_text(tokens: NDArray[Any], alphabet: str) -> str:
     return "".join(alphabet[t] if 0 <= t < len(alphabet) else "\N{REPLACEMENT CHARACTER}" for t in tokens.tolist())
 
 
-def original(home: Path, root: Path, name: str) -> Shown | None:
+def original(home: Path, root: Path, name: str, scale: Scale = BYTE, window: Scale | None = None) -> Shown | None:
     """The original file of a sample, None if there is none below ``root``."""
     path = find_original(home, root, name)
     if path is None:
         return None
-    suffix = path.suffix.lower()
-    if suffix in AS_IS:
-        return Shown(AS_IS[suffix], path.read_bytes())
-    if suffix in (".txt", ".md", ".csv"):
+    if path.suffix.lower() in TEXTS:
         return Shown(TEXT, path.read_text(encoding="utf-8", errors="replace").encode())
-    file = io.BytesIO()
+    media = _as_is(path)
+    if media:
+        return Shown(media, path.read_bytes())
     try:
-        with Image.open(path) as picture:
-            picture.convert("RGB").save(file, "PNG")
-    except (OSError, ValueError) as error:
-        raise LabelError(f"{path} cannot be shown: {error}") from None
-    return Shown("image/png", file.getvalue())
+        return picture(read_picture(path), scale, window)
+    except PictureError as error:
+        raise LabelError(f"{name} cannot be shown: {error}") from None
+
+
+def _as_is(path: Path) -> str:
+    """The media type of a file that a browser shows as training reads it, else nothing."""
+    try:
+        with Image.open(path) as image:
+            plain = image.mode in ("L", "RGB") and not image.has_transparency_data
+            if not plain or getattr(image, "n_frames", 1) != 1:
+                return ""
+            image.verify()
+            return AS_IS.get(str(image.format), "")
+    except Exception:  # Pillow raises many kinds; the one reader of pictures says what is wrong
+        return ""
+
+
+def picture(values: NDArray[Any], scale: Scale = BYTE, window: Scale | None = None) -> Shown:
+    """Values (channels, height, width) as PNG; wider than 8 bits in a window, by default the scale of training."""
+    if values.shape[0] not in (1, 3):
+        raise LabelError(f"an image of {values.shape[0]} channels cannot be shown; 1 or 3 can")
+    if values.dtype == np.uint8:
+        return Shown("image/png", to_png(values))
+    whole = range_of(values)
+    used = window or (scale if scale != BYTE else whole)
+    return Shown("image/png", to_png(values, used), (*whole, *used))
 
 
 class HomeView:
@@ -83,7 +104,7 @@ class HomeView:
     def __init__(self, home: Home) -> None:
         self._home = home
         self._open()
-        self.show = lru_cache(maxsize=512)(self._show)
+        self.show = lru_cache(maxsize=64)(self._show)
 
     def _open(self) -> None:
         file = self._home.path / "samples.safetensors"
@@ -93,7 +114,7 @@ class HomeView:
         except (SafetensorError, OSError) as error:
             raise LabelError(f"cannot read {file}: {error}") from None
 
-    def _show(self, sample: int) -> Shown:
+    def _show(self, sample: int, window: Scale | None = None) -> Shown:
         card, name = self._home.card, self._home.inbox.sample_name(sample)
         row = int(np.searchsorted(self._ids, sample))
         if name is not None and (row >= self._ids.size or self._ids[row] != sample):
@@ -102,13 +123,17 @@ class HomeView:
         if name is None or row >= self._ids.size or self._ids[row] != sample:
             raise LabelError(f"there is no sample {sample} here")
         if card.originals:
-            found = original(self._home.path, Path(card.originals), name)
+            found = original(self._home.path, Path(card.originals), name, card.scale, window)
             if found is not None:
                 return found
-        inputs = self._file.get_slice("inputs")[row : row + 1][0]
-        if card.kind in ("table", "vectors"):
-            columns = tuple(Column.from_json(column) for column in card.columns)
-            return Shown(TEXT, "\n".join(f"{key}: {value}" for key, value in row_cells(inputs, columns)).encode())
-        if card.kind == "text":
-            return Shown(TEXT, plain_text(inputs, card.alphabet).encode())
-        return Shown("image/png", png(inputs))
+        return decoded(card, self._file.get_slice("inputs")[row : row + 1][0], window)
+
+
+def decoded(card: HomeCard, inputs: NDArray[Any], window: Scale | None = None) -> Shown:
+    """A sample as training holds it, made visible."""
+    if card.kind == "image":
+        return picture(inputs, BYTE if inputs.dtype == np.uint8 else (0.0, 255.0), window)
+    if card.kind == "text":
+        return Shown(TEXT, plain_text(inputs, card.alphabet).encode())
+    columns = tuple(Column.from_json(column) for column in card.columns)
+    return Shown(TEXT, "\n".join(f"{key}: {value}" for key, value in row_cells(inputs, columns)).encode())

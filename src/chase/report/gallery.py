@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 
 from chase.core.errors import ChaseError
+from chase.data.pictures import to_png
 from chase.data.resident import DataSet
 from chase.data.texts import LETTERS
-from chase.home.views import plain_text, png
+from chase.home.views import plain_text
 from chase.report.markup import markup
 from chase.report.runs import MethodRuns, RunData, Values
 from chase.report.sections import Section
@@ -96,4 +97,4 @@ def picture(sample: int, data: DataSet) -> dict[str, str]:
         return {"text": plain_text(inputs, LETTERS)}
     if data.train.kind != "image" or inputs.shape[0] not in (1, 3):
         return {"text": f"sample {sample}"}
-    return {"png": base64.b64encode(png(inputs)).decode()}
+    return {"png": base64.b64encode(to_png(inputs)).decode()}

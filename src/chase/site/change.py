@@ -24,7 +24,16 @@ from chase.site.place import Site
 
 IMPORTER = "imported"
 """The annotator that labels which came with new files are booked under."""
-HOLD_A_SAMPLE = {"answers": "sample", "questions": "sample", "samples": "id", "contents": "sample"}
+HOLD_A_SAMPLE = {
+    "answers": "sample",
+    "verdicts": "sample",
+    "reviews": "sample",
+    "questions": "sample",
+    "gold": "sample",
+    "about": "sample",
+    "samples": "id",
+    "contents": "sample",
+}
 """The tables that tell something of a sample, and the column that names it."""
 
 

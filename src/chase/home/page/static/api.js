@@ -26,15 +26,76 @@ export async function call(path, body) {
 
 const pause = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 
+function tabName() {
+  let name = sessionStorage.getItem("chase.tab");
+  if (!name) {
+    name = [...crypto.getRandomValues(new Uint8Array(8))].map((byte) => byte.toString(16).padStart(2, "0")).join("");
+    sessionStorage.setItem("chase.tab", name);
+  }
+  return name;
+}
+
+// Browsers without locks (old ones, or a page that is not served safely) run the work unguarded.
+function locked(name, options, work) {
+  return navigator.locks ? navigator.locks.request(name, options, work) : work({});
+}
+
 export class Outbox {
   // Sends one thing after the other. What cannot be sent stays, survives a reload and is tried again; every
   // answer carries a key of its own, so one that arrived although its receipt was lost is not taken in twice.
-  // It is kept by home and annotator: another home at the same address must not get these answers.
+  // It is kept by home, annotator and tab: another home at the same address must not get these answers, and two tabs
+  // must not write over each other's. What a closed tab left behind is taken over by the next one that is opened.
   constructor(owner, { delivered, refused, trouble }) {
-    this.place = `chase.outbox.${owner}`;
-    this.waiting = JSON.parse(localStorage.getItem(this.place) ?? "[]");
+    this.root = `chase.outbox.${owner}`;
+    this.place = `${this.root}.${tabName()}`;
     this.handlers = { delivered, refused, trouble };
     this.running = null;
+    this.waiting = [];
+  }
+
+  async open() {
+    await this.claimPlace();
+    this.waiting = [...this.read(this.place), ...this.waiting];
+    for (const place of [this.root, ...this.left()]) await this.adopt(place);
+    this.keep();
+  }
+
+  // Held for as long as the tab lives. A duplicated tab has the same name and takes another.
+  claimPlace() {
+    return new Promise((resolve) => {
+      locked(this.place, { ifAvailable: true }, (lock) => {
+        if (lock === null) {
+          sessionStorage.removeItem("chase.tab");
+          this.place = `${this.root}.${tabName()}`;
+          resolve(this.claimPlace());
+          return undefined;
+        }
+        resolve();
+        return navigator.locks ? new Promise(() => {}) : undefined;
+      });
+    });
+  }
+
+  left() {
+    return Object.keys(localStorage).filter((name) => name.startsWith(`${this.root}.`) && name !== this.place);
+  }
+
+  adopt(place) {
+    return locked(place, { ifAvailable: true }, (lock) => {
+      if (lock === null || localStorage.getItem(place) === null) return;
+      this.waiting = [...this.read(place), ...this.waiting];
+      this.keep();
+      localStorage.removeItem(place);
+    });
+  }
+
+  read(place) {
+    try {
+      const found = JSON.parse(localStorage.getItem(place) ?? "[]");
+      return Array.isArray(found) ? found : [];
+    } catch {
+      return [];
+    }
   }
 
   get size() {
@@ -73,7 +134,8 @@ export class Outbox {
           this.handlers.refused(error, body);
           return;
         }
-        if (error instanceof Refusal && error.status < 500 && error.kind !== "unreadable") {
+        const passing = error instanceof Refusal && (error.status === 408 || error.status === 429 || error.kind === "unreadable");
+        if (error instanceof Refusal && error.status < 500 && !passing) {
           this.waiting.shift();
           this.keep();
           this.handlers.refused(error, body);

@@ -2,18 +2,34 @@
 
 import { call, Outbox, Refusal } from "./api.js";
 import { ClassPicker, visible } from "./classes.js";
+import { Desk } from "./desk.js";
+import { drawAbout, drawOpinions, drawProgress, drawThoughts, why } from "./describe.js";
 import { Grid } from "./grid.js";
-import { load, paint } from "./samples.js";
+import { Guide } from "./guide.js";
+import { History } from "./history.js";
+import { Presence } from "./presence.js";
+import { load } from "./samples.js";
+import { Settings } from "./settings.js";
+import { Stage } from "./stage.js";
+import { Team } from "./team.js";
+import { $, banner, make, notice, plural, say } from "./ui.js";
 
-const $ = (id) => document.getElementById(id);
 const AHEAD = 6;
 const POLL_MS = 2500;
 const SETTLE_MS = 350;
+const VIEWS = ["one", "grid", "conflicts", "team"];
 
 let me = null;
 let picker = null;
 let grid = null;
+let stage = null;
 let outbox = null;
+let desk = null;
+let settings = null;
+let history = null;
+let guide = null;
+let team = null;
+let presence = null;
 let view = localStorage.getItem("chase.view") === "grid" ? "grid" : "one";
 let queue = [];
 let current = null;
@@ -26,87 +42,24 @@ let poll = null;
 
 // ---- small things
 
-function say(words) {
-  $("live").textContent = "";
-  requestAnimationFrame(() => { $("live").textContent = words; });
-}
-
-function banner(words) {
-  $("banner").hidden = !words;
-  $("banner").textContent = words ?? "";
-}
-
-let passing = null;
-function notice(words) {
-  banner(words);
-  clearTimeout(passing);
-  passing = setTimeout(() => banner(null), 5000);
-}
-
 function message(title, ...paragraphs) {
-  const heading = document.createElement("h1");
-  heading.textContent = title;
-  const lines = paragraphs.map((words) => Object.assign(document.createElement("p"), { textContent: words, className: "soft" }));
-  $("message").replaceChildren(heading, ...lines);
+  const lines = paragraphs.map((words) => make("p", { textContent: words, className: "soft" }));
+  $("message").replaceChildren(make("h1", { textContent: title }), ...lines);
   $("message").hidden = false;
-  $("work").hidden = true;
+  $("work").hidden = $("team").hidden = true;
 }
 
 function nameOf(label, reason) {
   return label === null ? reason : visible(me.classes[label]);
 }
 
-function plural(count, one, many = `${one}s`) {
-  return `${count} ${count === 1 ? one : many}`;
-}
-
-function why(question) {
-  const parts = question.round ? [`Asked in round ${question.round} by ${question.strategy}`] : [`Asked by ${question.strategy}`];
-  if (question.ev > 0) parts.push(`its prediction changed ${plural(question.ev, "time")} in training (EV ${question.ev})`);
-  if (question.score !== null && question.score !== question.ev) parts.push(`score ${Number(question.score.toPrecision(3))}`);
-  return parts.join("; ");
-}
-
-function drawThoughts(place, thoughts, label = undefined, heading = "The model thought") {
-  place.replaceChildren();
-  place.hidden = !thoughts?.length;
-  if (!thoughts?.length) return;
-  const title = document.createElement("p");
-  title.className = "soft";
-  title.textContent = heading;
-  place.append(title);
-  for (const [number, chance] of thoughts) {
-    const row = document.createElement("div");
-    row.className = `row${number === label ? " same" : ""}`;
-    const name = Object.assign(document.createElement("span"), { textContent: visible(me.classes[number]) });
-    const track = document.createElement("i");
-    const bar = document.createElement("b");
-    bar.style.width = `${Math.round(100 * chance)}%`;
-    track.append(bar);
-    const share = Object.assign(document.createElement("span"), { textContent: `${Math.round(100 * chance)} %` });
-    row.append(name, track, share);
-    place.append(row);
-  }
-}
-
-function drawProgress(progress) {
-  $("progress").hidden = false;
-  const { round, round_done: done, round_asked: asked } = progress;
-  $("round-text").textContent = asked ? `Round ${round}: ${done} of ${asked}` : "Nothing asked yet";
-  const aside = progress.skipped ? ` · ${progress.skipped} set aside` : "";
-  $("all-text").textContent = `${progress.answered} labelled in all${aside} · ${progress.open} to do`;
-  $("fill").style.width = asked ? `${(100 * done) / asked}%` : "0";
-  $("meter").setAttribute("aria-valuemax", asked);
-  $("meter").setAttribute("aria-valuenow", done);
-}
-
-// ---- one sample
-
 function altOf(question) {
   return `Sample ${question.sample}, an image to label`;
 }
 
-async function showCurrent(entry, note = null) {
+// ---- one sample
+
+function showCurrent(entry, note = null) {
   current = entry;
   revising = note;
   $("message").hidden = true;
@@ -116,51 +69,24 @@ async function showCurrent(entry, note = null) {
   }
   $("revising").hidden = !note;
   if (note) {
-    const keep = Object.assign(document.createElement("button"), { type: "button", textContent: "Keep it" });
+    const keep = make("button", { type: "button", textContent: "Keep it" });
     keep.addEventListener("click", keepIt);
     $("revising").replaceChildren(`You said ${nameOf(note.label, note.reason)}. It stands until you choose another. `, keep);
   }
   picker.mark(note ? note.label : null);
+  desk.begin();
   $("why").textContent = why(entry);
   $("sample-name").textContent = `sample ${entry.sample}`;
-  drawThoughts($("before"), entry.thoughts, undefined, "The model thinks");
+  drawAbout(entry);
+  drawOpinions(entry.answers, nameOf);
+  drawThoughts($("before"), entry.thoughts, me.classes, undefined, "The model thinks");
   shownAt = performance.now();
-  try {
-    const sample = await load(entry.sample);
-    if (current !== entry) return;
-    draw(entry, sample);
-  } catch (error) {
-    if (current === entry) notice(error.message);
-  }
-  shownAt = performance.now();
+  return stage.show(entry);
 }
 
-function draw(entry, sample) {
-  const isText = sample.text !== undefined;
-  $("image").hidden = isText;
-  $("text").hidden = !isText;
-  const element = isText ? $("text") : $("image");
-  if (isText) {
-    element.replaceChildren(sample.text);
-    element.classList.toggle("typed", me.predicts_next);
-    if (me.predicts_next) {
-      const slot = Object.assign(document.createElement("span"), { className: "slot", textContent: "?" });
-      slot.setAttribute("role", "img");
-      slot.setAttribute("aria-label", "the character to predict");
-      element.append(slot);
-      element.scrollTop = element.scrollHeight;
-    } else {
-      element.scrollTop = 0;
-    }
-  } else {
-    paint(element, sample, altOf(entry));
-  }
-  // A small picture blown up to blocks is easier to make out from afar.
-  $("afar").hidden = isText || Math.max(sample.width, sample.height) > 64;
-  if (!$("afar").hidden) $("afar").src = sample.url;
-  element.classList.remove("swap");
-  void element.offsetWidth;
-  element.classList.add("swap");
+function armed(entry) {
+  shownAt = performance.now();
+  presence.showing(entry);
 }
 
 function keepIt() {
@@ -170,40 +96,50 @@ function keepIt() {
 
 function nothingLeft() {
   current = null;
-  message(
-    "All done for now",
-    me.progress && me.progress.mine ? `You have labelled ${plural(me.progress.mine, "sample")}. Thank you.` : "No sample waits for you.",
-    "New questions come when training has had its next turn. This page looks for them by itself; you can leave it open.",
-  );
-  if (me.progress?.mine) {
-    const undo = Object.assign(document.createElement("button"), { type: "button", textContent: "Undo the last answer" });
-    undo.addEventListener("click", takeBack);
-    $("message").append(undo);
+  stage.clear();
+  if (view === "conflicts") {
+    message("No conflict waits for a decision", "Answers that differ, and answers of people who were not sure, come here.");
+  } else {
+    message(
+      "All done for now",
+      me.progress && me.progress.mine ? `You have labelled ${plural(me.progress.mine, "sample")}. Thank you.` : "No sample waits for you.",
+      "New questions come when training has had its next turn. This page looks for them by itself; you can leave it open.",
+    );
+    if (me.progress?.mine) {
+      const undo = make("button", { type: "button", textContent: "Undo the last answer" });
+      undo.addEventListener("click", takeBack);
+      $("message").append(undo);
+    }
   }
   clearTimeout(poll);
-  poll = setTimeout(refill, POLL_MS);
+  poll = setTimeout(() => refill(true), POLL_MS);
 }
 
 function advance() {
   if (view === "grid") return;
   queue = queue.filter((question) => !sent.has(question.id));
   if (queue.length) showCurrent(queue[0]);
-  else if (outbox.size === 0) nothingLeft();
-  else current = null;
+  else {
+    stage.clear();
+    if (outbox.size === 0) nothingLeft();
+    else current = null;
+  }
   for (const question of queue.slice(1)) load(question.sample).catch(() => {});
 }
 
 // ---- with the server
 
 function want() {
+  if (view === "conflicts") return { want: AHEAD, shown: 0, conflicts: true };
   return view === "grid" ? { want: grid.size, shown: grid.size } : { want: AHEAD, shown: 1 };
 }
 
-async function refill() {
+async function refill(waiting = false) {
   clearTimeout(poll);
+  if (view === "team") return;
   try {
     await outbox.flush();
-    take(await call("/api/next", want()));
+    take(await call("/api/next", { ...want(), idle: waiting }));
   } catch (error) {
     failed(error);
   }
@@ -212,8 +148,9 @@ async function refill() {
 function take(result) {
   // What the server says is next. Whatever the person has not answered yet stays on the screen if it still may.
   me.progress = result.progress;
-  drawProgress(result.progress);
+  drawProgress(result.progress, me.goal);
   banner(null);
+  if (view === "team") return;
   const open = result.queue.filter((question) => !sent.has(question.id));
   if (view === "grid") {
     if (grid.questions.length === 0 || grid.finished) showGrid(open);
@@ -222,7 +159,10 @@ function take(result) {
   queue = open;
   if (revising) return;
   if (!current || !open.some((question) => question.id === current.id)) {
-    if (current) settleUntil = performance.now() + SETTLE_MS;
+    if (current) {
+      settleUntil = performance.now() + SETTLE_MS;
+      notice("The sample on your screen was given to a colleague, or answered.");
+    }
     advance();
   } else {
     queue = [current, ...open.filter((question) => question.id !== current.id)];
@@ -232,9 +172,15 @@ function take(result) {
 
 function failed(error) {
   if (error instanceof Refusal && error.status === 401) {
-    me = null;
-    $("progress").hidden = true;
     const unsent = outbox?.size ? [`${plural(outbox.size, "answer")} not saved yet will be sent when you are back.`] : [];
+    me = null;
+    current = null;
+    stage?.clear();
+    grid?.show([]);
+    presence?.stop();
+    clearTimeout(poll);
+    for (const dialog of document.querySelectorAll("dialog[open]")) dialog.close();
+    $("progress").hidden = true;
     message("Please open your own link", "Your session has ended. Ask whoever runs this page for a new link.", ...unsent);
     return;
   }
@@ -258,13 +204,14 @@ function makeOutbox() {
       const last = result.accepted.at(-1);
       if (last && left === 0 && body.answers.length === 1) {
         const answer = body.answers.find((one) => one.sample === last.sample);
-        drawThoughts($("after"), last.thoughts, answer.label);
+        drawThoughts($("after"), last.thoughts, me.classes, answer.label);
       }
+      if (result.warning) notice(result.warning);
       if (left === 0) {
         const kept = $("banner").hidden ? null : $("banner").textContent;
         sent = new Set([...sent].slice(-500));
         take(result);
-        if (kept && result.refused.length) banner(kept);
+        if (kept && (result.refused.length || result.warning)) banner(kept);
       }
     },
     refused(error) {
@@ -284,25 +231,42 @@ function key() {
   return [...crypto.getRandomValues(new Uint8Array(12))].map((byte) => byte.toString(16).padStart(2, "0")).join("");
 }
 
+// The only way from a key or a click to an answer: it is refused unless the sample is on the screen.
 function answer(label, reason = "") {
-  if (performance.now() < settleUntil) return;
+  if (!me || performance.now() < settleUntil) return;
   if (view === "grid") {
     answerGrid(label, reason);
     return;
   }
   if (!current) return;
-  const given = { sample: current.sample, label, reason, seconds: seconds(), key: key(), revise: Boolean(revising) };
-  const words = nameOf(label, reason);
-  if (!revising) sent.add(current.id);
-  countHere(1, label === null);
-  showLast(words, 1, Boolean(revising));
+  const broken = stage.isBroken && label === null && reason === "bad sample";
+  const refusal = broken ? null : stage.refusal(current);
+  if (refusal) {
+    if (stage.isBroken || stage.ready(current)) notice(refusal);
+    else say(refusal);
+    return;
+  }
+  const given = { sample: current.sample, question: current.id, label, reason, seconds: seconds(), key: key(),
+    revise: Boolean(revising), seen: stage.seen, ...desk.take() };
+  if (view === "conflicts") given.decide = true;
+  send(given, current);
+}
+
+function send(given, asked) {
+  const words = nameOf(given.label, given.reason);
+  if (!revising) sent.add(asked.id);
+  countHere(1, given.label === null);
+  showLast(given.unsure ? `${words}, not sure` : words, 1, Boolean(revising));
   revising = null;
   queue = queue.filter((question) => !sent.has(question.id));
   const next = queue[0];
   say(`${words}. ${next ? "Next sample." : ""}`);
-  if (label !== null) picker.used(label);
+  if (given.label !== null) picker.used(given.label);
   if (next) advance();
-  else current = null;
+  else {
+    current = null;
+    stage.clear();
+  }
   outbox.put({ answers: [given], ...want() });
   picker.focus();
 }
@@ -310,19 +274,19 @@ function answer(label, reason = "") {
 function countHere(count, skipped) {
   // The bar moves at once; the server's own figures follow.
   const progress = me.progress;
-  if (!progress || revising) return;
+  if (!progress || revising || view === "conflicts") return;
   const more = skipped ? { skipped: progress.skipped + count } : { answered: progress.answered + count };
   const inRound = current && current.round !== progress.round ? 0 : count;
   me.progress = { ...progress, ...more, open: Math.max(0, progress.open - count), mine: progress.mine + count,
     round_done: Math.min(progress.round_asked, progress.round_done + inRound) };
-  drawProgress(me.progress);
+  drawProgress(me.progress, me.goal);
 }
 
 function showLast(words, count, corrected) {
   $("last").hidden = false;
   $("last-what").textContent = corrected ? "Corrected to" : count > 1 ? `Last answer, for ${count} samples` : "Last answer";
   $("last-label").textContent = words;
-  drawThoughts($("after"), []);
+  drawThoughts($("after"), [], me.classes);
 }
 
 async function takeBack() {
@@ -344,7 +308,7 @@ function undone(result) {
   for (const one of result.undone) if (one.question) sent.delete(one.question.id);
   $("last").hidden = true;
   me.progress = result.progress;
-  drawProgress(result.progress);
+  drawProgress(result.progress, me.goal);
   const [first] = result.undone;
   say(`Undone: ${nameOf(first.label, first.reason)}.`);
   const standing = result.undone.find((one) => one.stands);
@@ -363,8 +327,8 @@ function undone(result) {
 }
 
 function bare(answered) {
-  return { id: 0, sample: answered.sample, round: answered.round ?? 0, strategy: answered.strategy ?? "", ev: answered.ev ?? 0,
-    score: answered.score ?? null, thoughts: [] };
+  return { id: answered.question_id ?? 0, sample: answered.sample, name: answered.name, about: {}, round: answered.round ?? 0,
+    strategy: answered.strategy ?? "", ev: answered.ev ?? 0, score: answered.score ?? null, thoughts: [] };
 }
 
 // ---- grid
@@ -385,16 +349,19 @@ function showGrid(questions) {
 
 function answerGrid(label, reason) {
   const words = nameOf(label, reason);
-  const { questions, seconds: each } = grid.take(words);
-  if (!questions.length) {
-    notice("Select samples first, then choose their class.");
+  const { taken, left, seconds: each } = grid.take(words, reason === "bad sample");
+  if (!taken.length) {
+    notice(left ? "These pictures are not on the screen yet, or cannot be shown: they take no label." : "Select samples first, then choose their class.");
     return;
   }
-  for (const question of questions) sent.add(question.id);
-  const answers = questions.map((question) => ({ sample: question.sample, label, reason, seconds: each, key: key() }));
-  countHere(questions.length, label === null);
-  showLast(words, questions.length, false);
-  say(`${words}, ${plural(questions.length, "sample")}.`);
+  if (left) notice(`${plural(left, "sample")} left out: not on the screen yet, or cannot be shown.`);
+  for (const { question } of taken) sent.add(question.id);
+  const extra = desk.take();
+  const answers = taken.map(({ question, seen }) => (
+    { sample: question.sample, question: question.id, label, reason, seconds: each, key: key(), seen, ...extra }));
+  countHere(taken.length, label === null);
+  showLast(words, taken.length, false);
+  say(`${words}, ${plural(taken.length, "sample")}.`);
   if (label !== null) picker.used(label);
   outbox.put({ answers, batch: key(), ...want() });
   picker.focus();
@@ -402,116 +369,44 @@ function answerGrid(label, reason) {
 
 function setView(which, fetch = true) {
   view = which;
-  localStorage.setItem("chase.view", which);
-  $("view-one").setAttribute("aria-pressed", which === "one");
-  $("view-grid").setAttribute("aria-pressed", which === "grid");
-  $("one").hidden = which !== "one";
+  if (which === "one" || which === "grid") localStorage.setItem("chase.view", which);
+  for (const name of VIEWS) $(`view-${name}`).setAttribute("aria-pressed", which === name);
+  $("one").hidden = which === "grid";
   $("grid").hidden = which !== "grid";
-  $("ask").textContent = which === "grid" ? "What are these?" : me.predicts_next ? "What comes next?" : "What is this?";
+  $("team").hidden = which !== "team";
+  document.body.dataset.view = which;
+  const asks = { grid: "What are these?", conflicts: "What is it? Your decision is the label." };
+  $("ask").textContent = asks[which] ?? (me.predicts_next ? "What comes next?" : "What is this?");
   if (!fetch) return;
   current = revising = null;
+  clearTimeout(poll);
   picker.mark(null);
   grid.show([]);
-  refill();
-}
-
-// ---- history and settings
-
-async function openHistory() {
-  $("history").replaceChildren();
-  await moreHistory(2 ** 53);
-  $("history-dialog").showModal();
-}
-
-async function moreHistory(before) {
-  try {
-    await outbox.flush();
-    const { answers } = await call(`/api/history?before=${before}&limit=30`);
-    for (const one of answers) $("history").append(historyLine(one));
-    if (!$("history").children.length) {
-      $("history").append(Object.assign(document.createElement("li"), { className: "soft", textContent: "You have not answered yet." }));
-    }
-    $("more-history").hidden = answers.length < 30;
-    $("more-history").onclick = () => moreHistory(answers.at(-1).answer);
-  } catch (error) {
-    failed(error);
-  }
-}
-
-function historyLine(one) {
-  const item = document.createElement("li");
-  const button = Object.assign(document.createElement("button"), { type: "button" });
-  const words = nameOf(one.label, one.reason);
-  button.setAttribute("aria-label", `Correct ${words}, sample ${one.sample}`);
-  const name = Object.assign(document.createElement("strong"), { textContent: words });
-  const when = document.createElement("time");
-  const at = new Date(one.answered_at * 1000);
-  when.dateTime = at.toISOString();
-  const today = at.toDateString() === new Date().toDateString();
-  const day = today ? {} : { day: "numeric", month: "short" };
-  when.textContent = at.toLocaleString([], { ...day, hour: "2-digit", minute: "2-digit" });
-  const small = document.createElement(me.kind === "text" ? "span" : "img");
-  small.className = me.kind === "text" ? "snip" : "";
-  load(one.sample).then((sample) => {
-    if (sample.text === undefined) paint(small, sample, "");
-    else small.textContent = sample.text.slice(-60);
-  }).catch(() => {});
-  button.append(small, name, when);
-  button.addEventListener("click", () => {
-    $("history-dialog").close();
-    if (view === "grid") setView("one", false);
-    showCurrent(bare(one), one);
-  });
-  item.append(button);
-  return item;
-}
-
-function openSettings() {
-  for (const input of document.querySelectorAll("[name=reveal]")) input.checked = input.value === me.reveal;
-  const theme = localStorage.getItem("chase.theme") ?? "auto";
-  for (const input of document.querySelectorAll("[name=theme]")) input.checked = input.value === theme;
-  $("keys-on").checked = keysOn();
-  $("settings-dialog").showModal();
-}
-
-function keysOn() {
-  return localStorage.getItem("chase.keys") !== "off";
-}
-
-async function setReveal(value) {
-  try {
-    me.reveal = (await call("/api/settings", { reveal: value })).reveal;
-    if (view === "one") {
-      current = null;
-      refill();
-    }
-  } catch (error) {
-    failed(error);
-  }
-}
-
-function setTheme(value) {
-  localStorage.setItem("chase.theme", value);
-  if (value === "auto") delete document.documentElement.dataset.theme;
-  else document.documentElement.dataset.theme = value;
-}
-
-async function leave() {
-  $("settings-dialog").close();
-  try {
-    await call("/api/leave", {});
-  } finally {
-    location.replace("/");
+  stage.clear();
+  if (which === "team") {
+    $("work").hidden = $("message").hidden = true;
+    team.show();
+  } else {
+    refill();
   }
 }
 
 // ---- keys
 
+const SHIFTED = {
+  KeyN: () => desk.toggleUnsure(),
+  KeyC: () => desk.openComment(),
+  KeyF: () => stage.viewer.fullScreen(),
+  KeyP: () => $("pixels").click(),
+  KeyB: () => $("adjust-open").click(),
+  KeyG: () => guide.toggle(),
+};
+
 function onKey(event) {
-  if (!me || event.defaultPrevented || event.isComposing) return;
-  const dialog = document.querySelector("dialog[open]");
+  if (!me || event.defaultPrevented || event.isComposing || view === "team") return;
+  const dialog = document.querySelector("dialog:modal");
   if (dialog) {
-    if (dialog.id === "skip-dialog" && (event.key === "1" || event.key === "2")) {
+    if (dialog.id === "skip-dialog" && ["1", "2", "3"].includes(event.key)) {
       event.preventDefault();
       dialog.querySelectorAll("[data-reason]")[Number(event.key) - 1].click();
     }
@@ -526,11 +421,27 @@ function onKey(event) {
     event.preventDefault();
     return;
   }
-  if (event.ctrlKey || event.metaKey || event.altKey) return;
-  const onButton = event.target.closest?.("button, a, [tabindex='0']") && (event.key === "Enter" || event.key === " ");
-  if (onButton && event.target.id !== "text") return;
-  if (event.repeat && event.target.id !== "filter") return;
+  if (event.ctrlKey || event.metaKey) return;
+  if (event.target.matches?.("input[type=range], textarea, summary")) return;
   const working = !$("work").hidden;
+  if (working && event.shiftKey && SHIFTED[event.code] && (picker.searching ? event.altKey : !picker.byKey.has(event.key))) {
+    event.preventDefault();
+    SHIFTED[event.code]();
+    return;
+  }
+  if (event.altKey) return;
+  const onButton = event.target.closest?.("button, a") && (event.key === "Enter" || event.key === " ");
+  if (onButton) return;
+  if (working && view !== "grid" && scrolls(event) && stage.key(event)) {
+    event.preventDefault();
+    return;
+  }
+  if (event.repeat && event.target.id !== "filter") return;
+  if (working && stage.isBroken && event.key === "Enter") {
+    event.preventDefault();
+    answer(null, "bad sample");
+    return;
+  }
   if (working && (keysOn() || picker.searching)) {
     const used = picker.key(event);
     if (used === "native") return;
@@ -545,8 +456,19 @@ function onKey(event) {
   } else if (event.key === "Escape" && working) {
     event.preventDefault();
     if (revising) keepIt();
+    else if (stage.isBroken) answer(null, "bad sample");
     else if (current || (view === "grid" && grid.questions.length)) $("skip-dialog").showModal();
   }
+}
+
+// A key that moves the sample rather than answers: never one that is a class, and not while a class is being typed.
+function scrolls(event) {
+  if (!picker.searching) return !picker.byKey.has(event.key);
+  return ["PageDown", "PageUp"].includes(event.key) || (!$("filter").value && ["+", "-", "Home", "End"].includes(event.key));
+}
+
+function keysOn() {
+  return localStorage.getItem("chase.keys") !== "off";
 }
 
 function listen() {
@@ -557,14 +479,7 @@ function listen() {
   });
   $("undo").addEventListener("click", takeBack);
   $("skip").addEventListener("click", () => $("skip-dialog").showModal());
-  $("view-one").addEventListener("click", () => setView("one"));
-  $("view-grid").addEventListener("click", () => setView("grid"));
-  $("open-history").addEventListener("click", openHistory);
-  $("open-settings").addEventListener("click", openSettings);
-  $("leave").addEventListener("click", leave);
-  $("keys-on").addEventListener("change", (event) => localStorage.setItem("chase.keys", event.target.checked ? "on" : "off"));
-  for (const input of document.querySelectorAll("[name=reveal]")) input.addEventListener("change", () => setReveal(input.value));
-  for (const input of document.querySelectorAll("[name=theme]")) input.addEventListener("change", () => setTheme(input.value));
+  for (const name of VIEWS) $(`view-${name}`).addEventListener("click", () => setView(name));
   for (const button of document.querySelectorAll("[data-close]")) button.addEventListener("click", () => button.closest("dialog").close());
   for (const button of document.querySelectorAll("[data-reason]")) {
     button.addEventListener("click", () => {
@@ -580,7 +495,7 @@ let token = null;
 
 async function enter() {
   token ??= new URLSearchParams(location.hash.slice(1)).get("token");
-  if (location.hash) history.replaceState(null, "", "/");
+  if (location.hash) window.history.replaceState(null, "", "/");
   if (!token) return call("/api/me");
   try {
     await call("/api/enter", { token });
@@ -590,6 +505,31 @@ async function enter() {
     return call("/api/me").catch(() => { throw refused; });
   }
   return call("/api/me");
+}
+
+function furnish() {
+  picker = new ClassPicker(me.classes, owner(), (label) => answer(label));
+  grid = new Grid(me.kind, me.predicts_next, altOf);
+  desk = new Desk();
+  guide = new Guide(me);
+  settings = new Settings(me, { failed, changed: () => { if (view === "one") { current = null; refill(); } } });
+  stage = new Stage({
+    predictsNext: me.predicts_next, alt: altOf, armed,
+    readToEnd: () => settings.readToEnd,
+    unreadable: () => say("This picture cannot be shown. Record it as a bad sample."),
+    broken: () => answer(null, "bad sample"),
+  });
+  history = new History(me, {
+    failed, nameOf, flush: () => outbox.flush(),
+    choose(one) {
+      if (view !== "one") setView("one", false);
+      $("team").hidden = true;
+      showCurrent(bare(one), one);
+    },
+  });
+  team = new Team(me, { failed, nameOf });
+  presence = new Presence({ failed, take, want, idleMinutes: me.policy.idle_minutes, on: () => (me && view === "one" && !revising ? current : null) });
+  outbox = makeOutbox();
 }
 
 async function begin() {
@@ -609,9 +549,10 @@ async function begin() {
   document.title = `Labelling: ${me.site}`;
   $("site").textContent = me.site;
   $("annotator").textContent = me.annotator;
-  picker = new ClassPicker(me.classes, owner(), (label) => answer(label));
-  grid = new Grid(me.kind, altOf);
-  outbox = makeOutbox();
+  $("view-conflicts").hidden = me.role === "annotator";
+  $("view-team").hidden = me.role !== "lead";
+  furnish();
+  await outbox.open();
   listen();
   setView(view);
   picker.focus();

@@ -18,14 +18,19 @@ export function keysFor(names) {
 }
 
 function rank(name, wanted) {
-  // 0 is best; null does not match. "cat" finds cat, then catfish, then polecat.
+  // 0 is best; null does not match. "cat" finds cat, then catfish, then polecat; of several words each begins one
+  // of the name's own words: "fem l" finds "Femur left".
   const low = name.toLowerCase();
   const sought = wanted.toLowerCase();
   if (name === wanted) return 0;
   if (low === sought) return 1;
   if (low.startsWith(sought)) return 2;
-  if (low.split(/[^\p{L}\p{N}]+/u).some((word) => word.startsWith(sought))) return 3;
+  const words = low.split(/[^\p{L}\p{N}]+/u);
+  if (words.some((word) => word.startsWith(sought))) return 3;
   if (low.includes(sought)) return 4;
+  const parts = sought.split(/\s+/);
+  if (parts.length > 1 && parts.every((part) => words.some((word) => word.startsWith(part)))) return 5;
+  if (parts.length > 1 && parts.every((part) => low.includes(part))) return 6;
   return null;
 }
 

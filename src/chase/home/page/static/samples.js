@@ -1,14 +1,20 @@
 // Samples as the browser shows them, fetched ahead and kept in memory only.
+//
+// A sample is { text, seen }, or { url, width, height, seen, range } for a picture that was decoded. `seen` is the
+// server's receipt that these very bytes were sent; an answer must carry it. Unreadable: the sample itself is broken.
 
 const MOST = 160;
 const held = new Map();
 
-export function load(sample) {
-  let found = held.get(sample);
+export class Unreadable extends Error {}
+
+export function load(sample, low = null, high = null) {
+  const wanted = low === null ? `${sample}` : `${sample}?low=${low}&high=${high}`;
+  let found = held.get(wanted);
   if (!found) {
-    found = fetchSample(sample);
-    held.set(sample, found);
-    found.catch(() => held.delete(sample));
+    found = fetchSample(wanted, sample);
+    held.set(wanted, found);
+    found.catch(() => held.delete(wanted));
   }
   if (held.size > MOST) {
     const [oldest, old] = held.entries().next().value;
@@ -18,19 +24,37 @@ export function load(sample) {
   return found;
 }
 
-async function fetchSample(sample) {
-  const response = await fetch(`/api/samples/${sample}`, { credentials: "same-origin", cache: "no-store" });
-  if (!response.ok) throw new Error(`sample ${sample} cannot be shown`);
-  if ((response.headers.get("content-type") ?? "").startsWith("text/")) return { text: await response.text() };
-  const url = URL.createObjectURL(await response.blob());
+async function fetchSample(wanted, sample) {
+  const response = await fetch(`/api/samples/${wanted}`, { credentials: "same-origin", cache: "no-store" });
+  if (response.status === 422) throw new Unreadable((await response.json()).error);
+  if (!response.ok) throw new Error(`sample ${sample} cannot be loaded`);
+  const seen = response.headers.get("x-chase-seen") ?? "";
+  if ((response.headers.get("content-type") ?? "").startsWith("text/")) return { text: await response.text(), seen };
+  const blob = await response.blob();
+  const url = URL.createObjectURL(blob);
   const picture = new Image();
   picture.src = url;
-  await picture.decode().catch(() => { throw new Error(`sample ${sample} is no picture that can be shown`); });
-  return { url, width: picture.naturalWidth, height: picture.naturalHeight };
+  try {
+    await picture.decode();
+  } catch {
+    URL.revokeObjectURL(url);
+    throw new Unreadable(`sample ${sample} is no picture that can be shown`);
+  }
+  const range = (response.headers.get("x-chase-range") ?? "").split(" ").map(Number);
+  return {
+    url, seen, width: picture.naturalWidth, height: picture.naturalHeight,
+    range: range.length === 4 && range.every(Number.isFinite) ? range : null,
+  };
 }
 
 export function paint(img, sample, alt) {
   img.src = sample.url;
   img.alt = alt;
   img.classList.toggle("crisp", Math.max(sample.width, sample.height) <= 256);
+}
+
+// What a small field shows of a text: its beginning, or its end where the class is what comes next.
+export function snippet(text, fromEnd, longest = 220) {
+  if (text.length <= longest) return text;
+  return fromEnd ? `…${text.slice(-longest)}` : `${text.slice(0, longest)}…`;
 }

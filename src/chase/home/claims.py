@@ -1,0 +1,163 @@
+"""Who works on which question: what is handed to whom, for how long, and what is mixed in.
+
+A question wants a number of answers, each by another person. It is offered while the votes it has and the people who
+hold it are fewer. A claim lasts ``LEASE_SECONDS`` from the last sign of life; what a person has been given they may
+answer, also later, and nothing else.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import time
+from typing import Any
+
+from chase.core.randomness import fold
+from chase.home.schema import Database
+
+LEASE_SECONDS = 300.0
+"""How long a question stays with the annotator it was given to, from the last sign of life."""
+QUIET_SECONDS = 60.0
+"""Who was silent for so long loses the questions that they hold without having looked at them."""
+OPEN = "state IN ('waiting', 'shown')"
+KEEP = ("id", "sample", "round", "turn", "strategy", "ev", "score", "state")
+FREE = f"""
+SELECT q.id FROM questions q INDEXED BY questions_next WHERE q.{OPEN} AND q.gold_for IS NULL
+ AND NOT EXISTS (SELECT 1 FROM claims m WHERE m.question = q.id AND m.annotator = :me AND m.until >= :now)
+ AND NOT EXISTS (SELECT 1 FROM answers a WHERE a.sample = q.sample AND a.annotator = :me AND a.retracted_at IS NULL)
+ AND q.votes + (SELECT COUNT(*) FROM claims c WHERE c.question = q.id AND c.annotator <> :me AND c.until >= :now
+                AND (c.shown OR c.until >= :quiet OR NOT :steal)) < q.wanted
+ ORDER BY q.id LIMIT :count
+"""
+
+
+def question(db: sqlite3.Connection, number: int) -> dict[str, Any]:
+    """A question as a page needs it."""
+    row = db.execute(
+        "SELECT q.*, s.name, b.columns FROM questions q JOIN samples s ON s.id = q.sample"
+        " LEFT JOIN about b ON b.sample = q.sample WHERE q.id = ?",
+        (number,),
+    ).fetchone()
+    about = json.loads(row["columns"]) if row["columns"] else {}
+    return {name: row[name] for name in (*KEEP, "name")} | {"thoughts": json.loads(row["thoughts"]), "about": about}
+
+
+class Claims:
+    """Hands out questions."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def next_for(
+        self, annotator: int, count: int, shown: int = 1, gold_share: float = 0.0, alive: bool = True
+    ) -> list[dict[str, Any]]:
+        """The annotator's next questions, oldest first; the first ``shown`` of them are on the screen.
+
+        No two annotators get a question that wants one answer. Who has none left takes one that another, silent for
+        a while, holds without having looked at it. A page that is not ``alive`` keeps what it has no longer.
+        """
+        now = time.time()
+        with self._database.transaction() as db:
+            mine = self._held(db, annotator, count, now)
+            if len(mine) < count:
+                mine += self._new(db, annotator, count - len(mine), now, gold_share, steal=not mine)
+            if alive or not mine:
+                self._hold(db, annotator, mine, shown, now)
+            return [question(db, number) for number in mine]
+
+    def _held(self, db: sqlite3.Connection, annotator: int, count: int, now: float) -> list[int]:
+        rows = db.execute(
+            f"SELECT q.id FROM claims c JOIN questions q ON q.id = c.question WHERE c.annotator = ? AND c.until >= ?"
+            f" AND q.{OPEN} AND (q.votes < q.wanted OR q.gold_for IS NOT NULL) ORDER BY c.given_at, q.id LIMIT ?",
+            (annotator, now, count),
+        )
+        return [row["id"] for row in rows]
+
+    def _new(
+        self, db: sqlite3.Connection, annotator: int, count: int, now: float, gold_share: float, steal: bool
+    ) -> list[int]:
+        asked = {"me": annotator, "now": now, "quiet": now + LEASE_SECONDS - QUIET_SECONDS, "steal": 0, "count": count}
+        found = [row["id"] for row in db.execute(FREE, asked)]
+        if not found and steal:
+            found = [row["id"] for row in db.execute(FREE, asked | {"steal": 1, "count": 1})]
+            db.executemany(
+                "UPDATE claims SET until = 0 WHERE question = ? AND NOT shown AND annotator <> ?",
+                [(number, annotator) for number in found],
+            )
+        if not gold_share:
+            return found
+        return self._with_gold(db, annotator, found, gold_share, now)
+
+    def _with_gold(
+        self, db: sqlite3.Connection, annotator: int, found: list[int], share: float, now: float
+    ) -> list[int]:
+        """Before each question perhaps one whose answer is known; which, depends on person and question alone."""
+        mixed: list[int] = []
+        for number in found:
+            if fold(0, "gold", annotator, number) % 10_000 < 10_000 * share / (1 - share):
+                mixed += self._gold(db, annotator, number, now)
+            mixed.append(number)
+        return mixed
+
+    def _gold(self, db: sqlite3.Connection, annotator: int, like: int, now: float) -> list[int]:
+        row = db.execute(
+            "SELECT g.sample FROM gold g WHERE NOT EXISTS"
+            " (SELECT 1 FROM questions q WHERE q.gold_for = ? AND q.sample = g.sample)"
+            " AND NOT EXISTS (SELECT 1 FROM answers a WHERE a.sample = g.sample AND a.annotator = ?)"
+            " ORDER BY (g.sample * 7919 + ?) % 10007 LIMIT 1",
+            (annotator, annotator, annotator),
+        ).fetchone()
+        if row is None:
+            return []
+        made = db.execute(
+            "INSERT INTO questions (sample, round, turn, strategy, ev, score, thoughts, asked_at, gold_for)"
+            " SELECT ?, round, turn, strategy, ev, score, COALESCE((SELECT thoughts FROM questions"
+            " WHERE sample = ? AND gold_for IS NULL ORDER BY id DESC LIMIT 1), '[]'), ?, ? FROM questions WHERE id = ?",
+            (row["sample"], row["sample"], now, annotator, like),
+        )
+        return [int(made.lastrowid or 0)]
+
+    def _hold(self, db: sqlite3.Connection, annotator: int, mine: list[int], shown: int, now: float) -> None:
+        before = db.execute("SELECT question FROM claims WHERE annotator = ? AND shown", (annotator,)).fetchall()
+        db.execute("UPDATE claims SET shown = 0 WHERE annotator = ? AND shown", (annotator,))
+        for place, number in enumerate(mine):
+            db.execute(
+                "INSERT INTO claims VALUES (?, ?, ?, ?, ?) ON CONFLICT DO UPDATE"
+                " SET until = excluded.until, shown = excluded.shown",
+                (number, annotator, now + place * 1e-5, now + LEASE_SECONDS, int(place < shown)),  # keeps their order
+            )
+        for number in {row["question"] for row in before} | set(mine):
+            db.execute(
+                f"UPDATE questions SET state = CASE WHEN EXISTS (SELECT 1 FROM claims c WHERE c.question = questions.id"
+                f" AND c.shown) THEN 'shown' ELSE 'waiting' END WHERE id = ? AND {OPEN}",
+                (number,),
+            )
+
+    def give(self, number: int, annotator: int) -> None:
+        """Put a question on somebody's screen, as after an undo."""
+        now = time.time()
+        with self._database.transaction() as db:
+            db.execute(
+                "INSERT INTO claims VALUES (?, ?, ?, ?, 1) ON CONFLICT DO UPDATE"
+                " SET given_at = MIN(given_at, excluded.given_at), until = excluded.until, shown = 1",
+                (number, annotator, now, now + LEASE_SECONDS),
+            )
+
+    def end(self, number: int, annotator: int) -> None:
+        """This person has answered: the question is theirs no longer, but they were given it."""
+        with self._database.transaction() as db:
+            db.execute(
+                "UPDATE claims SET until = 0, shown = 0 WHERE question = ? AND annotator = ?", (number, annotator)
+            )
+
+    def was_given(self, sample: int, annotator: int) -> bool:
+        """Whether a question about this sample was ever given to the annotator."""
+        with self._database.reading() as db:
+            return (
+                db.execute(
+                    "SELECT 1 FROM claims c JOIN questions q ON q.id = c.question"
+                    " WHERE q.sample = ? AND c.annotator = ? LIMIT 1",
+                    (sample, annotator),
+                ).fetchone()
+                is not None
+            )

@@ -1,0 +1,108 @@
+// What the lead sees: how far everybody is, how well people agree, and the policy for all.
+
+import { call } from "./api.js";
+import { $, make, notice } from "./ui.js";
+
+const share = (value) => (value === null || value === undefined ? "–" : `${Math.round(100 * value)} %`);
+const coefficient = (value) => (value === null || value === undefined ? "–" : value.toFixed(2));
+
+function between(one) {
+  if (one.value === null) return "–";
+  const range = one.low === null ? "" : ` (${coefficient(one.low)} to ${coefficient(one.high)})`;
+  return `${coefficient(one.value)}${range}`;
+}
+
+function table(caption, heads, rows) {
+  const head = make("tr", {}, ...heads.map((words) => make("th", { textContent: words, scope: "col" })));
+  const body = rows.map((cells) => make("tr", {}, ...cells.map((cell, place) => {
+    const element = make(place ? "td" : "th", { textContent: cell.words ?? cell, className: cell.warn ? "warn" : "" });
+    if (!place) element.scope = "row";
+    return element;
+  })));
+  return make("div", { className: "scroll" }, make("table", {}, make("caption", { textContent: caption }), make("thead", {}, head), make("tbody", {}, ...body)));
+}
+
+export class Team {
+  constructor(me, options) {
+    this.me = me;
+    this.options = options;
+    this.place = $("team");
+  }
+
+  async show() {
+    try {
+      const [found] = await Promise.all([call("/api/team")]);
+      this.place.replaceChildren(
+        make("h1", { textContent: "Team" }), this.summary(found), this.people(found), ...this.agreement(found), this.policy(found),
+      );
+      this.place.hidden = false;
+    } catch (error) {
+      this.options.failed(error);
+    }
+  }
+
+  summary({ progress, conflicts, unsure, waiting }) {
+    const words = [`${progress.answered} labelled`, `${progress.skipped} set aside`, `${progress.open} to do`,
+      `${waiting} wait for another opinion`, `${conflicts} in conflict`, `${unsure} not sure`];
+    return make("p", { textContent: words.join(" · ") });
+  }
+
+  people({ people, gold_warning: least }) {
+    const rows = people.map((one) => [
+      one.name, one.role, `${one.answers}`, one.goal ? `${one.today} of ${one.goal}` : `${one.today}`,
+      one.seconds === null ? "–" : one.seconds.toFixed(1), share(one.agreement),
+      { words: one.gold_asked ? `${share(one.gold)} of ${one.gold_asked}` : "–", warn: one.gold !== null && one.gold < least },
+      `${one.unsure}`,
+    ]);
+    return table("Each person", ["Name", "Role", "Answers", "Today", "Seconds per label", "Same as the label", "Gold", "Not sure"], rows);
+  }
+
+  agreement({ agreement }) {
+    if (!agreement.samples) return [make("p", { className: "soft", textContent: "No sample has answers of two people yet, so there is no agreement to show." })];
+    const head = make("p", { textContent: `Krippendorff's alpha ${between(agreement.alpha)} over ${agreement.samples} samples with two or more answers. 1 is full agreement, 0 is chance; the range is a 95 % interval.` });
+    const pairs = agreement.pairs.map((one) => [`${one.first} and ${one.second}`, `${one.samples}`, share(one.same), between(one.kappa)]);
+    const classes = agreement.classes.map((one) => [one.name, `${one.samples}`, between(one.alpha)]);
+    return [make("h2", { textContent: "Agreement" }), head,
+      table("Cohen's kappa of each pair", ["Pair", "Samples", "Same answer", "Kappa"], pairs),
+      table("Krippendorff's alpha of each class against the others", ["Class", "Samples", "Alpha"], classes)];
+  }
+
+  policy({ policy, fields }) {
+    const inputs = fields.map((field) => this.field(field, policy[field.name]));
+    const save = make("button", { type: "submit", textContent: "Save the policy" });
+    const form = make("form", { className: "policy" }, make("h2", { textContent: "Policy" }), ...inputs, save);
+    form.addEventListener("submit", (event) => {
+      event.preventDefault();
+      this.save(form, fields);
+    });
+    return form;
+  }
+
+  field(field, value) {
+    const id = `policy-${field.name}`;
+    let input;
+    if (field.choices) {
+      input = make("select", { id, name: field.name }, ...field.choices.map((one) => make("option", { value: one, textContent: one, selected: one === value })));
+    } else if (field.type === "bool") {
+      input = make("input", { id, name: field.name, type: "checkbox", checked: value });
+    } else {
+      input = make("input", { id, name: field.name, type: "number", value, min: field.low, max: field.high, step: field.type === "float" ? "any" : 1 });
+    }
+    return make("div", { className: "field" }, make("label", { htmlFor: id, textContent: field.help }), input);
+  }
+
+  async save(form, fields) {
+    const body = {};
+    for (const { name, type } of fields) {
+      const input = form.elements[name];
+      body[name] = type === "bool" ? input.checked : type === "str" ? input.value : Number(input.value);
+    }
+    try {
+      await call("/api/policy", body);
+      notice("The policy is saved. It holds from the next question on.");
+      this.show();
+    } catch (error) {
+      this.options.failed(error);
+    }
+  }
+}

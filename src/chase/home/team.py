@@ -1,0 +1,111 @@
+"""What the lead sees of everybody, and gold questions."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from chase.core.errors import LabelError
+from chase.home.agreement import agreement
+from chase.home.home import INITIAL, Home
+from chase.home.policy import form
+from chase.home.verdicts import IN_FORCE
+
+GOLD = """
+SELECT p.name, COUNT(*) AS asked, SUM(a.label IS g.label) AS right FROM answers a
+JOIN questions q ON q.id = a.question AND q.gold_for = a.annotator
+JOIN gold g ON g.sample = a.sample JOIN annotators p ON p.id = a.annotator
+WHERE a.retracted_at IS NULL AND NOT EXISTS (
+  SELECT 1 FROM answers b WHERE b.question = a.question AND b.id > a.id AND b.retracted_at IS NULL)
+GROUP BY p.name
+"""
+WARN_FROM = 5
+"""Gold answers from which a score is worth a warning."""
+
+
+def set_gold(home: Home, labels: Mapping[int, int]) -> int:
+    """Samples whose class is known for certain; they are mixed in to see how well people do. Returns how many."""
+    classes = len(home.card.classes)
+    for sample, label in labels.items():
+        if home.inbox.sample_name(sample) is None:
+            raise LabelError(f"sample {sample} is not one of this client's")
+        if not 0 <= label < classes:
+            raise LabelError(f"class {label} for sample {sample}: classes are 0 to {classes - 1}")
+    with home.database.transaction() as db:
+        db.executemany("INSERT OR REPLACE INTO gold VALUES (?, ?)", labels.items())
+        return int(db.execute("SELECT COUNT(*) FROM gold").fetchone()[0])
+
+
+def initial_labels(home: Home) -> dict[int, int]:
+    """The labels that were known from the start."""
+    return {
+        line["sample"]: line["label"]
+        for line in home.ledger.labels()
+        if line["source"] == INITIAL and line["label"] is not None
+    }
+
+
+def gold_scores(home: Home) -> dict[str, tuple[int, int]]:
+    """For each person: gold questions answered, and how many of them right."""
+    with home.database.reading() as db:
+        return {row["name"]: (row["asked"], row["right"]) for row in db.execute(GOLD)}
+
+
+def gold_warning(home: Home, name: str) -> str:
+    """A sentence for somebody whose gold score is below the policy's, else nothing."""
+    least = home.policies.read().gold_warning
+    asked, right = gold_scores(home).get(name, (0, 0))
+    if asked < WARN_FROM or right / asked >= least:
+        return ""
+    return (
+        f"{right} of {asked} of your answers that were checked are right, fewer than {least:.0%}: "
+        "please read the guidelines again, or talk to the lead."
+    )
+
+
+def _people(home: Home) -> list[dict[str, Any]]:
+    day = time.time() - time.time() % 86400
+    with home.database.reading() as db:
+        rows = db.execute(
+            "SELECT p.name, p.role, COUNT(a.id) AS answers, COALESCE(SUM(a.answered_at >= ?), 0) AS today,"
+            " AVG(a.seconds) AS seconds, COALESCE(SUM(a.unsure), 0) AS unsure FROM annotators p"
+            " LEFT JOIN answers a ON a.annotator = p.id AND a.retracted_at IS NULL AND a.source <> ?"
+            " WHERE p.name <> ? GROUP BY p.id ORDER BY p.name",
+            (day, INITIAL, INITIAL),
+        ).fetchall()
+        same = db.execute(
+            f"SELECT o.name, AVG(o.label IS v.label) AS same FROM ({IN_FORCE}) o"
+            " JOIN verdicts v ON v.id = (SELECT MAX(id) FROM verdicts WHERE sample = o.sample AND retracted_at IS NULL)"
+            " WHERE v.rule <> 'single' AND NOT o.decides GROUP BY o.name"
+        ).fetchall()
+    agreed = {row["name"]: row["same"] for row in same}
+    golds, goal = gold_scores(home), home.policies.read().goal
+    found = []
+    for row in rows:
+        asked, right = golds.get(row["name"], (0, 0))
+        more = {"agreement": agreed.get(row["name"]), "gold_asked": asked, "gold": right / asked if asked else None}
+        found.append(dict(row) | more | {"goal": goal})
+    return found
+
+
+def overview(home: Home, annotator: int) -> dict[str, Any]:
+    """All that the lead's view shows."""
+    policy = home.policies.read()
+    with home.database.reading() as db:
+        why = {row["why"]: row["n"] for row in db.execute("SELECT why, COUNT(*) AS n FROM reviews GROUP BY why")}
+        waiting = db.execute(
+            "SELECT COUNT(*) FROM questions WHERE state IN ('waiting', 'shown') AND gold_for IS NULL"
+            " AND votes > 0 AND votes < wanted"
+        ).fetchone()[0]
+    return {
+        "progress": home.ledger.progress(annotator),
+        "conflicts": why.get("conflict", 0),
+        "unsure": why.get("not sure", 0) + why.get("colleague", 0),
+        "waiting": waiting,
+        "people": _people(home),
+        "gold_warning": policy.gold_warning,
+        "agreement": agreement(home.ledger.votes(), home.card.classes).to_json(),
+        "policy": {field["name"]: getattr(policy, field["name"]) for field in form()},
+        "fields": form(),
+    }
