@@ -42,6 +42,8 @@ COLUMNS = (
     "score",
 )
 
+LONGEST_CELL = 100_000
+
 
 def stamp(seconds: float | None) -> str:
     """A moment as ISO 8601, UTC."""
@@ -164,6 +166,8 @@ def _csv_lines(reader: csv.DictReader[str]) -> list[Line]:
     for row in reader:
         where = f"line {reader.line_num}"
         cell = {key: (value or "") for key, value in row.items() if isinstance(key, str)}
+        if max(map(len, cell.values()), default=0) > LONGEST_CELL:
+            raise LabelError(f"{where} cannot be read as CSV: a cell holds more than {LONGEST_CELL:,} characters")
         lines.append(
             Line(
                 where,
