@@ -7,7 +7,7 @@ import pytest
 from safetensors.numpy import load
 
 from chase.core.errors import CheckpointError, UpdateError
-from chase.core.weights import check_fits, digest, read, to_bytes
+from chase.core.weights import check_fits, digest, part_of, prefixed, read, to_bytes
 
 
 def weights(*values: float, count: int = 0) -> dict[str, np.ndarray]:
@@ -70,3 +70,11 @@ def test_a_single_number_keeps_its_shape_in_a_file(tmp_path: Path) -> None:
     found = read(path)
     assert found["count"].shape == ()
     assert found["t"].tolist() == np.arange(6.0).reshape(2, 3).T.tolist()
+
+
+def test_several_sets_fit_into_one_and_come_out_as_they_went_in() -> None:
+    one, other = {"w": np.ones(2), "a.b": np.zeros(1)}, {"w": np.zeros(3)}
+    together = prefixed("one.", one) | prefixed("other.", other)
+    assert part_of(together, "one.").keys() == one.keys()
+    assert np.array_equal(part_of(together, "other.")["w"], other["w"])
+    assert part_of(together, "none.") == {}

@@ -15,9 +15,10 @@ import numpy as np
 from support import final_weights, timeless
 
 from chase.client.state import ClientState
+from chase.core.processes import group_lives
 from chase.federation.diary import events, state
 from chase.federation.ops.launch import Watch, server_pid
-from chase.federation.ops.processes import Supervisor, group_lives
+from chase.federation.ops.processes import Supervisor
 from chase.federation.ops.setup import Loopback
 from chase.federation.rules import Rules
 from chase.home.store import HomeStore

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from federation.real import Real, assert_same, assert_sound, federation_settings, running, saved_state, simulated
 
-from chase.federation.ops.processes import group_lives
+from chase.core.processes import group_lives
 from chase.federation.overview import links_in, page_log
 from chase.site.place import Site
 

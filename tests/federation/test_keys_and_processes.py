@@ -11,16 +11,15 @@ from pathlib import Path
 import pytest
 
 from chase.core.errors import FederationError
+from chase.core.processes import group_lives, started
 from chase.federation.ops import keys, launch
 from chase.federation.ops.processes import (
     ProcessSpec,
     Supervisor,
     alive,
     end_groups,
-    group_lives,
     job_pid,
     running,
-    started,
     take_down,
 )
 from chase.federation.rules import FederationDirectory, Rules
@@ -178,6 +177,6 @@ def test_however_a_supervisor_ends_its_processes_end_too(tmp_path: Path, how: st
 
 def test_a_process_that_took_over_a_number_is_not_mistaken_for_ours() -> None:
     assert alive({"pid": os.getpid(), "started": started(os.getpid())})
-    assert not alive({"pid": os.getpid(), "started": "1"})
-    assert not alive({"pid": 2**22 - 1, "started": ""})
+    assert not alive({"pid": os.getpid(), "started": 1})
+    assert not alive({"pid": 2**22 - 1, "started": 0})
     assert end_groups([]) == []

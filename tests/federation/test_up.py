@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from chase.core.processes import group_lives
 from chase.federation.diary import state
-from chase.federation.ops.processes import group_lives
 
 pytestmark = [pytest.mark.federation, pytest.mark.timeout(900)]
 UP = ["--sites", "2", "--set", "rounds=2", "--set", "local_epochs=2", "--set", "classes_per_client=5"]

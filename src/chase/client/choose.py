@@ -16,7 +16,7 @@ from chase.core.errors import SettingsError
 from chase.core.messages import RoundOrder
 from chase.core.pools import SampleIds, is_in
 from chase.core.randomness import rng
-from chase.core.weights import Arrays, Weights
+from chase.core.weights import Arrays, Weights, part_of
 from chase.learning import training
 from chase.learning.distillation import Distillation
 from chase.learning.inference import logits
@@ -149,7 +149,7 @@ def models(context: ClientContext, state: ClientState, order: RoundOrder) -> Mod
 
 def model_before(state: ClientState) -> Weights:
     """The weights of the local model before the last; empty if there is none."""
-    return {name.removeprefix(BEFORE): a for name, a in state.extras.items() if name.startswith(BEFORE)}
+    return part_of(state.extras, BEFORE)
 
 
 def train_alone(context: ClientContext, state: ClientState, order: RoundOrder) -> tuple[Weights, int]:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from chase.annotation.annotator import Answer
 from chase.core.errors import CheckpointError, DataError
 from chase.core.pools import NAMES, Pools, SampleIds, is_in
-from chase.core.weights import Array, Arrays, Weights
+from chase.core.weights import Array, Arrays, Weights, part_of, prefixed
 
 Column = NDArray[np.int64]
 COLUMNS = ("label", "ev", "seen", "asked_turn")
@@ -135,8 +135,8 @@ class ClientState:
         arrays |= {f"pool.{name}": ids for name, ids in self.pools}
         arrays["counters"] = np.array([self.turn, self.labels_spent], dtype=np.int64)
         if self.local_weights is not None:
-            arrays |= {f"local.{name}": array for name, array in self.local_weights.items()}
-        return arrays | {f"extra.{name}": array for name, array in self.extras.items()}
+            arrays |= prefixed("local.", self.local_weights)
+        return arrays | prefixed("extra.", self.extras)
 
     @classmethod
     def from_arrays(cls, arrays: Arrays) -> ClientState:
@@ -145,8 +145,8 @@ class ClientState:
             pools = Pools(**{name: arrays[f"pool.{name}"] for name in NAMES})
             pools.check()
             turn, spent = (int(n) for n in arrays["counters"])
-            local = {n.removeprefix("local."): a for n, a in arrays.items() if n.startswith("local.")}
-            extras = {n.removeprefix("extra."): a for n, a in arrays.items() if n.startswith("extra.")}
+            local = part_of(arrays, "local.")
+            extras = part_of(arrays, "extra.")
             columns = {name: arrays[name] for name in COLUMNS}
             return cls(
                 pools=pools,

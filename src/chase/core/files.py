@@ -10,6 +10,8 @@ import errno
 import gzip
 import json
 import os
+import secrets
+import shutil
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -48,19 +50,28 @@ def write_atomically(
     """Write a file so that a reader, or a kill, sees the old content or the new; ``durable``: a power cut too."""
     with writing(path, refusal):
         path.parent.mkdir(parents=True, exist_ok=True)
-        temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-        try:
-            with temporary.open("wb") as file:
-                file.write(content)
-                if durable:
-                    file.flush()
-                    os.fsync(file.fileno())
-            temporary.replace(path)
-        except BaseException:  # a full disk must not stay full of halves
-            temporary.unlink(missing_ok=True)
-            raise
+        with replacing(path) as temporary, temporary.open("wb") as file:
+            file.write(content)
+            if durable:
+                file.flush()
+                os.fsync(file.fileno())
         if durable:
             _sync_directory(path.parent)
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """A new file, or directory, that becomes ``path`` if all goes well and is removed otherwise."""
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(6)}.tmp")
+    try:
+        yield temporary
+        temporary.replace(path)
+    except BaseException:  # a full disk must not stay full of halves
+        if temporary.is_dir():
+            shutil.rmtree(temporary, ignore_errors=True)
+        else:
+            temporary.unlink(missing_ok=True)
+        raise
 
 
 def _sync_directory(path: Path) -> None:

@@ -38,6 +38,16 @@ def check_fits(weights: Weights, like: Weights, who: str) -> None:
             raise UpdateError(f"{who}: '{name}' holds NaN or infinity")
 
 
+def prefixed(prefix: str, arrays: Arrays) -> dict[str, Array]:
+    """The arrays under names with a prefix, so that several sets fit into one file or message."""
+    return {f"{prefix}{name}": array for name, array in arrays.items()}
+
+
+def part_of(arrays: Arrays, prefix: str) -> dict[str, Array]:
+    """The set that ``prefixed`` put in: the arrays that have the prefix, without it."""
+    return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
+
+
 def contiguous(array: Array) -> Array:
     """The array in one piece of memory; a single number (a batch-norm counter) keeps its empty shape."""
     return np.ascontiguousarray(array).reshape(array.shape)

@@ -11,7 +11,6 @@ import hashlib
 import json
 import os
 import shutil
-import uuid
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
@@ -19,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from chase.core.files import replacing
 from chase.data.decoded import DataPart, Decoded
 from chase.data.names import Names
 from chase.data.resident import Column
@@ -71,9 +71,9 @@ def _plain(name: str) -> str:
 
 
 def _write(entry: Path, made: Decoded) -> None:
-    beside = entry.with_name(f".{entry.name}.{uuid.uuid4().hex}")
-    beside.mkdir(parents=True)
-    try:
+    entry.parent.mkdir(parents=True, exist_ok=True)
+    with replacing(entry) as beside:
+        beside.mkdir()
         about: dict[str, Any] = {
             "name": made.name,
             "kind": made.kind,
@@ -101,9 +101,6 @@ def _write(entry: Path, made: Decoded) -> None:
         (beside / "about.json").write_text(json.dumps(about), encoding="utf-8")
         if entry.exists():
             shutil.rmtree(entry)
-        beside.rename(entry)
-    finally:
-        shutil.rmtree(beside, ignore_errors=True)
 
 
 def _read(entry: Path) -> Decoded | None:

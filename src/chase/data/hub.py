@@ -8,10 +8,6 @@ from __future__ import annotations
 import gzip
 import io
 import os
-import shutil
-import uuid
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +18,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from chase.core.errors import DataError
+from chase.core.files import replacing
 from chase.data.known import KNOWN
 
 PREFIX = "hub:"
@@ -45,7 +42,12 @@ def get(name: str, into: Path) -> Path:
     hub = known.hub if known is not None else name.removeprefix(PREFIX)
     hub_id, _, config = hub.partition(":")
     _reach(name, hub_id)
-    with _beside(place) as temporary:
+    with replacing(place) as temporary:
+        try:
+            temporary.mkdir(parents=True)
+        except OSError as error:
+            reason = error.strerror or error
+            raise DataError(f"cannot write {place}: {reason}; name another directory with --data-dir") from None
         if known is not None and known.idx:
             fetch_idx(hub_id, temporary)
         else:
@@ -53,25 +55,6 @@ def get(name: str, into: Path) -> Path:
         if not (temporary / "train.parquet").is_file():
             raise DataError(f"{hub_id} on the hub has no part named 'train', so it cannot be used as it is")
     return place
-
-
-@contextmanager
-def _beside(place: Path) -> Iterator[Path]:
-    """A directory that becomes ``place`` when all went well."""
-    temporary = place.with_name(f".{place.name}.{uuid.uuid4().hex}")
-    try:
-        try:
-            temporary.mkdir(parents=True)
-        except OSError as error:
-            raise DataError(
-                f"cannot write {place}: {error.strerror or error}; name another directory with --data-dir"
-            ) from None
-        yield temporary
-        if place.exists():
-            place.rmdir()
-        temporary.rename(place)
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
 
 
 def offline(name: str, reason: str) -> DataError:

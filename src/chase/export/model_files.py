@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal
 
@@ -17,7 +16,7 @@ from torch import Tensor
 
 from chase import __version__
 from chase.core.errors import ChaseError
-from chase.core.files import write_atomically, writing
+from chase.core.files import replacing, write_atomically, writing
 from chase.core.weights import digest, to_bytes
 from chase.export import load_model
 from chase.export.trained import Trained
@@ -56,18 +55,6 @@ def remove_stale(trained: Trained, out: Path) -> None:
         with writing(out):
             for name in ("model.torchscript", "model.onnx", "load_model.py"):
                 (out / name).unlink(missing_ok=True)
-
-
-@contextmanager
-def in_place_of(path: Path) -> Iterator[Path]:
-    """A new file that takes the place of ``path`` if all goes well and is removed otherwise."""
-    fresh = path.with_name(f".{path.name}.new")
-    try:
-        with writing(path):
-            yield fresh
-            fresh.replace(path)
-    finally:
-        fresh.unlink(missing_ok=True)
 
 
 def description(trained: Trained) -> dict[str, object]:
@@ -109,7 +96,7 @@ def check_same(trained: Trained, forward: Callable[[Tensor], Tensor], what: str)
 def write_torchscript(trained: Trained, out: Path) -> list[Path]:
     """``model.torchscript`` and the loader that needs no chase."""
     path, loader = out / "model.torchscript", out / "load_model.py"
-    with in_place_of(path) as fresh, warnings.catch_warnings(), torch.no_grad():
+    with writing(path), replacing(path) as fresh, warnings.catch_warnings(), torch.no_grad():
         warnings.simplefilter("ignore")  # tracing notes, and torch's wish to be asked for torch.export instead
         traced = torch.jit.trace(trained.model, probe(trained, 2))  # type: ignore[no-untyped-call]
         fresh.write_bytes(torch.jit.freeze(traced).save_to_buffer())
@@ -125,7 +112,7 @@ def write_onnx(trained: Trained, out: Path) -> list[Path]:
     except ImportError:
         raise ExportError("ONNX needs the package onnx: `pip install onnx`, or use --format torchscript") from None
     path = out / "model.onnx"
-    with in_place_of(path) as fresh, warnings.catch_warnings():
+    with writing(path), replacing(path) as fresh, warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the exporter that needs no further package is called legacy
         torch.onnx.export(
             trained.model,

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import logging
-import os
 import signal
 import socket
 import subprocess
@@ -27,6 +26,7 @@ from flwr.proto.message_pb2 import Message as MessageProto
 from flwr.proto.message_pb2 import ObjectTree
 
 from chase.core.errors import ChaseError, FederationError
+from chase.core.processes import memory_of
 from chase.flower import frames
 from chase.flower.fleet import AHEAD, BEHIND, HEARTBEAT, Fleet, Refused, RunOver, clock_sentence
 
@@ -35,14 +35,6 @@ IDLE = 120.0
 MOST_MEMORY = 4 << 30
 """Bytes that a worker may hold between two messages before it is replaced."""
 LOG = logging.getLogger("chase.node")
-
-
-def memory_of(pid: int) -> int:
-    """Bytes that a process holds; 0 where the system does not tell."""
-    try:
-        return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-    except (OSError, ValueError, IndexError):
-        return 0
 
 
 class Worker:

@@ -22,7 +22,7 @@ from chase.client.state import ClientState
 from chase.client.turn import Turn, open_questions
 from chase.core.errors import CheckpointError, LabelError
 from chase.core.messages import ClientUpdate
-from chase.core.weights import Array, read, to_bytes
+from chase.core.weights import Array, part_of, prefixed, read, to_bytes
 from chase.data.resident import Column, Kind, Samples
 from chase.home.home import Home, write_durably
 
@@ -89,14 +89,13 @@ class HomeStore:
         self._version = 0 if row is None else int(row["version"])
         if row is None:
             return self._start
-        return ClientState.from_arrays(_part(self._arrays(row), "state."))
+        return ClientState.from_arrays(part_of(self._arrays(row), "state."))
 
     def commit(self, run: str, round: int, turn: Turn) -> None:
         """Keep the turn: state, update, questions and the marks of the answers, all together."""
         version = self._version + 1
-        arrays = {f"state.{n}": a for n, a in turn.state.to_arrays().items()}
-        arrays |= {f"weights.{n}": a for n, a in turn.update.weights.items()}
-        arrays |= {f"extras.{n}": a for n, a in turn.update.extras.items()}
+        arrays = prefixed("state.", turn.state.to_arrays())
+        arrays |= prefixed("weights.", turn.update.weights) | prefixed("extras.", turn.update.extras)
         name, sha = self._write(version, arrays)
         with self.home.database.transaction() as db:
             newest = db.execute("SELECT COALESCE(MAX(version), 0) FROM turns").fetchone()[0]
@@ -122,9 +121,9 @@ class HomeStore:
             rows = db.execute("SELECT * FROM turns ORDER BY version DESC").fetchall()
             for row in rows if erased else rows[:1]:
                 arrays = self._arrays(row)
-                state = change(ClientState.from_arrays(_part(arrays, "state.")))
+                state = change(ClientState.from_arrays(part_of(arrays, "state.")))
                 kept = {n: a for n, a in arrays.items() if not n.startswith("state.")}
-                name, sha = self._write(row["version"], kept | {f"state.{n}": a for n, a in state.to_arrays().items()})
+                name, sha = self._write(row["version"], kept | prefixed("state.", state.to_arrays()))
                 body = json.loads(row["body"])
                 for part in ("questions", "journal"):
                     body[part] = [line for line in body[part] if line["sample"] not in erased]
@@ -171,10 +170,6 @@ class HomeStore:
         return read(path)
 
 
-def _part(arrays: dict[str, Array], prefix: str) -> dict[str, Array]:
-    return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
-
-
 def _body(turn: Turn) -> dict[str, Any]:
     update = turn.update
     return {
@@ -194,12 +189,12 @@ def _turn_from(arrays: dict[str, Array], body: dict[str, Any]) -> Turn:
     update = ClientUpdate(
         client=body["client"],
         round=body["round"],
-        weights=_part(arrays, "weights."),
+        weights=part_of(arrays, "weights."),
         num_labeled=body["num_labeled"],
         metrics=body["metrics"],
-        extras=_part(arrays, "extras."),
+        extras=part_of(arrays, "extras."),
     )
-    return Turn(update, ClientState.from_arrays(_part(arrays, "state.")), questions, tuple(body["journal"]))
+    return Turn(update, ClientState.from_arrays(part_of(arrays, "state.")), questions, tuple(body["journal"]))
 
 
 def _sweep(directory: Path, keep: set[str]) -> None:

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from chase.core.errors import SettingsError
 from chase.core.randomness import torch_rng
-from chase.core.weights import Array, Arrays
+from chase.core.weights import Array, Arrays, part_of, prefixed
 from chase.data.resident import Samples
 from chase.learning.fused import FusedRanking
 from chase.learning.inference import fused_chunks, fused_on_cpu, run_chunks
@@ -95,18 +95,17 @@ def new_predictor(net: Net, shape: tuple[int, ...], seed: int) -> LossPredictor:
 
 def to_extras(predictor: LossPredictor) -> dict[str, Array]:
     """The module as named arrays, for a message."""
-    return {f"{PREFIX}{name}": array for name, array in get_weights(predictor).items()}
+    return prefixed(PREFIX, get_weights(predictor))
 
 
 def loss_extras(arrays: Arrays, prefix: str = "") -> dict[str, Array]:
     """Those of the arrays that are a loss-prediction module, without the prefix."""
-    start = f"{prefix}{PREFIX}"
-    return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(start)}
+    return prefixed(PREFIX, part_of(arrays, prefix + PREFIX))
 
 
 def from_extras(extras: Arrays) -> LossPredictor:
     """The module that ``to_extras`` gave."""
-    arrays = {name.removeprefix(PREFIX): array for name, array in loss_extras(extras).items()}
+    arrays = part_of(extras, PREFIX)
     widths = [arrays[f"branches.{i}.weight"].shape[1] for i in range(len(arrays) // 2 - 1)]
     predictor = LossPredictor(widths)
     set_weights(predictor, arrays)

@@ -14,7 +14,7 @@ from pathlib import Path
 from chase.core.errors import SettingsError, UpdateError
 from chase.core.messages import ClientId, ClientUpdate, RoundOrder
 from chase.core.randomness import fold, rng
-from chase.core.weights import Array, Arrays, Weights, check_fits
+from chase.core.weights import Array, Arrays, Weights, check_fits, part_of, prefixed
 from chase.learning.loss_prediction import new_predictor, to_extras, with_taps
 from chase.models.catalog import NetSpec, build
 from chase.models.net import get_weights, start_from
@@ -116,7 +116,7 @@ class Server:
         self._start = self._fresh(number) if number else None
         extras = dict(self.extras)
         if self._start is not None:
-            extras |= {f"start.{name}": array for name, array in self._start.extras.items()}
+            extras |= prefixed("start.", self._start.extras)
         order = RoundOrder(
             self.run,
             round,
@@ -189,14 +189,13 @@ class Server:
     def to_arrays(self) -> dict[str, Array]:
         """Everything for a file: the model under its own names, the rest under names with a slash."""
         arrays = dict(self.weights)
-        arrays |= {f"extras/{name}": array for name, array in self.extras.items()}
-        return arrays | {f"rule/{name}": array for name, array in self._rule_state.items()}
+        return arrays | prefixed("extras/", self.extras) | prefixed("rule/", self._rule_state)
 
     def restore(self, arrays: Arrays) -> None:
         """Go on from what ``to_arrays`` gave."""
         self.weights = model_of(arrays)
-        self.extras = {n.removeprefix("extras/"): a for n, a in arrays.items() if n.startswith("extras/")}
-        self._rule_state = {n.removeprefix("rule/"): a for n, a in arrays.items() if n.startswith("rule/")}
+        self.extras = part_of(arrays, "extras/")
+        self._rule_state = part_of(arrays, "rule/")
 
 
 def model_of(arrays: Arrays) -> dict[str, Array]:

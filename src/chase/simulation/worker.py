@@ -11,7 +11,6 @@ import os
 import signal
 import socket
 import sys
-import threading
 import time
 import traceback
 from pathlib import Path
@@ -23,7 +22,8 @@ import torch
 from chase.core.arena import Arena
 from chase.core.errors import ChaseError
 from chase.core.messages import RoundOrder
-from chase.core.weights import Array
+from chase.core.processes import end_with_parent
+from chase.core.weights import Array, part_of, prefixed
 from chase.data.resident import Column, Samples
 from chase.learning.inference import logits
 from chase.models.net import set_weights
@@ -75,16 +75,6 @@ def _samples(about: dict[str, Any], inputs: Array) -> Samples:
     return Samples(torch.from_numpy(inputs), about["kind"], mean, std, None, about["vocabulary"], columns)
 
 
-def end_with_parent(life: int) -> None:
-    """End this process as soon as the parent's end of the pipe closes, whatever it is doing."""
-
-    def watch() -> None:
-        os.read(life, 1)
-        os._exit(1)
-
-    threading.Thread(target=watch, daemon=True).start()
-
-
 class Worker:
     """Answers frames: "order" (keep a model), "turn" (run a client), "test" (infer part of the test set)."""
 
@@ -113,8 +103,7 @@ class Worker:
             "journal": list(turn.journal),
             "saved": vars(now_saved),
         }
-        weights = {f"w.{name}": array for name, array in update.weights.items()}
-        return answer, weights | {f"x.{name}": array for name, array in update.extras.items()}
+        return answer, prefixed("w.", update.weights) | prefixed("x.", update.extras)
 
     def _keep(self, header: dict[str, Any], arrays: dict[str, Array]) -> None:
         if header["order"] == 0:
@@ -125,11 +114,6 @@ class Worker:
             start=part_of(arrays, "s.") or None,
             extras=part_of(arrays, "x."),
         )
-
-
-def part_of(arrays: dict[str, Array], prefix: str) -> dict[str, Array]:
-    """The arrays of a frame that have the prefix, without it."""
-    return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
 
 
 def serve(line: socket.socket, data: int) -> None:
@@ -155,7 +139,7 @@ def main() -> None:
     """Entry point of the process."""
     line, life, data = (int(number) for number in sys.argv[1:4])
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    end_with_parent(life)
+    end_with_parent(life, lambda: os._exit(1))
     torch.set_num_threads(1)
     try:
         serve(socket.socket(fileno=line), data)

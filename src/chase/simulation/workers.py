@@ -23,12 +23,12 @@ from torch import Tensor
 from chase.core.arena import Arena
 from chase.core.errors import ChaseError
 from chase.core.messages import ClientId, ClientUpdate, RoundOrder
-from chase.core.weights import Array, Weights
+from chase.core.weights import Array, Weights, part_of, prefixed
 from chase.learning.inference import CHUNK
 from chase.run.checkpoint import Checkpoint, SavedFile
 from chase.run.engine import RoundResult
 from chase.simulation import frames
-from chase.simulation.worker import pack_world, part_of
+from chase.simulation.worker import pack_world
 from chase.simulation.world import World
 
 TRIES = 3
@@ -82,9 +82,7 @@ def _order_frame(order: RoundOrder, number: int) -> tuple[dict[str, Any], dict[s
         "phase": order.phase,
         "track": order.track,
     }
-    arrays = {f"w.{name}": a for name, a in order.weights.items()}
-    arrays |= {f"x.{name}": a for name, a in order.extras.items()}
-    arrays |= {f"s.{name}": a for name, a in (order.start or {}).items()}
+    arrays = prefixed("w.", order.weights) | prefixed("x.", order.extras) | prefixed("s.", order.start or {})
     return {"kind": "order", "order": number, "fields": fields}, arrays
 
 

@@ -9,29 +9,18 @@ from __future__ import annotations
 
 import os
 import sys
-import threading
 from itertools import count
 from pathlib import Path
 
 from chase.core.errors import ChaseError
 from chase.core.files import held_by, locked, read_jsonl
+from chase.core.processes import end_with_parent
 from chase.run.experiment import Experiment
 from chase.run.metrics import stop_reason
 from chase.run.record import LOCK, MAY_CHANGE
 from chase.studies.plan import StudyJob, read_plan
 
 ORPHANED = 3
-
-
-def end_with_runner() -> None:
-    """End this process as soon as standard input ends."""
-
-    def wait() -> None:
-        while os.read(0, 1024):  # not through sys.stdin: its lock would be held when the interpreter ends
-            pass
-        os._exit(ORPHANED)
-
-    threading.Thread(target=wait, daemon=True).start()
 
 
 def log_of(directory: Path, name: str) -> Path:
@@ -83,7 +72,7 @@ def open_job(directory: Path, job: StudyJob) -> Experiment | None:
 
 def main() -> None:
     """Run one job to its end."""
-    end_with_runner()
+    end_with_parent(0, lambda: os._exit(ORPHANED))  # not sys.stdin: its lock would be held at the end
     plan, name = read_plan(Path(sys.argv[1])), sys.argv[2]
     job = next(job for job in plan.jobs if job.name == name)
     with locked(plan.directory / "locks" / name, wait=True):

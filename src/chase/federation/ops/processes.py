@@ -6,12 +6,10 @@ parent dies. What runs is written to a registry file, so that another process, o
 
 from __future__ import annotations
 
-import ctypes
 import json
 import os
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -21,42 +19,12 @@ from typing import Any
 
 from chase.core.errors import FederationError
 from chase.core.files import write_atomically
+from chase.core.processes import ask_to_be_told, group_lives, is_same, started
 
 GRACE = 10.0
 """Seconds between asking a process to end and killing it."""
 SLOWEST = 15.0
 """Seconds at most between two starts of a process that keeps ending."""
-
-
-def end_with_parent() -> None:
-    """In a new child, on Linux: be told when the parent dies, however it dies."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(1, signal.SIGTERM)  # PR_SET_PDEATHSIG
-
-
-def started(pid: int) -> str:
-    """When a process was started, as the system tells it; "" if there is none. Tells a process from its successor."""
-    try:
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-        return "" if fields[0] == "Z" else fields[19]
-    except (OSError, IndexError):
-        return ""
-
-
-def group_lives(group: int) -> bool:
-    """Whether any process of a group is left, those that only wait to be reaped apart."""
-    try:
-        os.killpg(group, 0)
-    except (ProcessLookupError, PermissionError):
-        return False
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            fields = stat.read_text().rpartition(")")[2].split()
-        except OSError:
-            continue
-        if int(fields[2]) == group and fields[0] != "Z":
-            return True
-    return False
 
 
 def end_groups(groups: Sequence[int], grace: float = GRACE) -> list[int]:
@@ -133,7 +101,7 @@ class Supervisor:
                     stderr=subprocess.STDOUT,
                     env={**os.environ, **job.env},
                     start_new_session=True,
-                    preexec_fn=end_with_parent,
+                    preexec_fn=ask_to_be_told,
                 )
         except OSError as error:
             raise FederationError(f"cannot start {job.command[0]}: {error.strerror or error}") from None
@@ -194,14 +162,14 @@ def _read(registry: Path) -> dict[str, Any]:
         body: dict[str, Any] = json.loads(registry.read_text(encoding="utf-8"))
         return body
     except FileNotFoundError:
-        return {"supervisor": {"pid": 0, "started": ""}, "jobs": {}}
+        return {"supervisor": {"pid": 0, "started": 0}, "jobs": {}}
     except (OSError, ValueError) as error:
         raise FederationError(f"{registry} cannot be read: {error}") from None
 
 
 def alive(entry: Mapping[str, Any]) -> bool:
     """Whether the process of a registry entry is still the one that runs."""
-    return bool(entry["started"]) and started(int(entry["pid"])) == entry["started"]
+    return is_same(int(entry["pid"]), float(entry["started"] or 0))
 
 
 def refuse_second(registry: Path) -> None:

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import ipaddress
 import multiprocessing
-import os
 import signal
 import socket
 import ssl
-import threading
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from multiprocessing.connection import Connection
 from pathlib import Path
 
 import uvicorn
 
 from chase.core.errors import LabelError
+from chase.core.processes import end_with_parent
 from chase.home.home import Home
 from chase.home.page.app import Page
 from chase.home.views import HomeView
@@ -156,18 +155,16 @@ def serve(home: Home, address: Address, announce: Callable[[str], None]) -> None
             server(home, address, port).run(sockets=[listening])
 
 
-def _serve_beside(path: Path, address: Address, listening: socket.socket, parent: int) -> None:
+def _serve_beside(path: Path, address: Address, listening: socket.socket, parent: Connection) -> None:
     """The page's own process: it ends with the run that started it, even if that was killed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the run, which then ends this
     home = Home(path)
     running = server(home, address, int(listening.getsockname()[1]))
 
-    def watch_parent() -> None:
-        while os.getppid() == parent:
-            time.sleep(0.5)
+    def end() -> None:
         running.should_exit = True
 
-    threading.Thread(target=watch_parent, daemon=True).start()
+    end_with_parent(parent.fileno(), end)
     running.run(sockets=[listening])
 
 
@@ -178,10 +175,12 @@ def serving_beside(home: Home, address: Address) -> Iterator[str]:
     with bind(address) as listening:
         port = int(listening.getsockname()[1])
         context = multiprocessing.get_context("spawn")
+        theirs, ours = context.Pipe(duplex=False)
         process = context.Process(
-            target=_serve_beside, args=(home.path, address, listening, os.getpid()), daemon=True, name="chase-page"
+            target=_serve_beside, args=(home.path, address, listening, theirs), daemon=True, name="chase-page"
         )
         process.start()
+        theirs.close()
         try:
             yield origin(address, port)
         finally:
@@ -190,3 +189,4 @@ def serving_beside(home: Home, address: Address) -> Iterator[str]:
             if process.is_alive():
                 process.kill()
                 process.join()
+            ours.close()

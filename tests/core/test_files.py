@@ -1,0 +1,87 @@
+"""Files are whole or as they were; a lock has one holder, names it, and is freed by a kill."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from chase.core.errors import LabelError, RunDirectoryError
+from chase.core.files import Held, append_jsonl, held_by, locked, read_jsonl, replacing, write_atomically
+
+HOLD = "import sys; from pathlib import Path; from chase.core.files import locked\n"
+HOLD += "with locked(Path(sys.argv[1]), 'somebody'):\n    print('held', flush=True); sys.stdin.read()"
+
+
+@pytest.mark.parametrize("durable", [False, True])
+def test_a_file_is_replaced_whole_and_leaves_nothing_beside_it(tmp_path: Path, durable: bool) -> None:
+    write_atomically(tmp_path / "new" / "file", b"old", durable=durable)
+    write_atomically(tmp_path / "new" / "file", b"new", durable=durable)
+    assert [(p.name, p.read_bytes()) for p in (tmp_path / "new").iterdir()] == [("file", b"new")]
+
+
+@pytest.mark.parametrize("make", [lambda p: p.write_bytes(b"half"), lambda p: p.mkdir()])
+def test_what_fails_half_way_changes_nothing(tmp_path: Path, make) -> None:
+    (tmp_path / "file").write_bytes(b"old")
+
+    def cut_short() -> None:
+        with replacing(tmp_path / "file") as temporary:
+            make(temporary)
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        cut_short()
+    assert [(p.name, p.read_bytes()) for p in tmp_path.iterdir()] == [("file", b"old")]
+
+
+def test_a_refusal_is_of_the_kind_that_was_asked_for(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(RunDirectoryError, match="cannot write"):
+        write_atomically(tmp_path / "file" / "below", b"")
+    with pytest.raises(LabelError, match="cannot write"):
+        write_atomically(tmp_path / "file" / "below", b"", refusal=LabelError)
+
+
+def test_lines_are_appended_and_a_torn_last_one_is_left_out(tmp_path: Path) -> None:
+    path = tmp_path / "lines.jsonl"
+    append_jsonl(path, [{"a": 1}])
+    append_jsonl(path, [{"a": 2}, {"a": 3}])
+    with path.open("a") as file:
+        file.write('{"a": ')
+    assert read_jsonl(path) == [{"a": 1}, {"a": 2}, {"a": 3}]
+
+
+def test_a_lock_has_one_holder_who_is_named_and_a_kill_frees_it(tmp_path: Path) -> None:
+    lock = tmp_path / "place" / ".lock"
+    assert held_by(lock) is None
+    lock.parent.mkdir()
+    holder = subprocess.Popen(
+        [sys.executable, "-c", HOLD, str(lock)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    try:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == "held\n"
+        found = held_by(lock)
+        assert found is not None
+        assert (found.pid, found.name) == (holder.pid, "somebody")
+        with pytest.raises(Held, match=f"held by process {holder.pid}"), locked(lock):
+            pass
+    finally:
+        holder.send_signal(signal.SIGKILL)
+        holder.communicate()
+    assert held_by(lock) is None
+    with locked(lock):
+        found = held_by(lock)
+        assert found is not None
+        assert found.pid == os.getpid()
+    assert held_by(lock) is None
+
+
+def test_no_module_imports_what_only_some_systems_have() -> None:
+    source = Path(sys.modules["chase"].__file__ or "").parent
+    assert [str(p) for p in source.rglob("*.py") if "import fcntl" in p.read_text(encoding="utf-8")] == []
+    assert [str(p) for p in source.rglob("*.py") if '"/proc/{' in p.read_text(encoding="utf-8")] == []
