@@ -44,7 +44,7 @@ def test_shares_by_hand(run: Path) -> None:
 def test_the_page_shows_requests_and_notes(run: Path, make_run) -> None:
     (run / "notes.json").write_text(json.dumps(["no client holds any sample of: <zebra>"]))
     page = render([read_run(run), read_run(make_run("other", [0.1], strategy="random"))])
-    assert "What was asked for" in page
+    assert "<h2>Requests</h2>" in page
     assert "Classes asked for by client: chase" in page
     assert "Picks decided by chance" in page
     assert "chase, seed 0: no client holds any sample of: &lt;zebra&gt;." in page
@@ -52,7 +52,7 @@ def test_the_page_shows_requests_and_notes(run: Path, make_run) -> None:
 
 def test_runs_of_earlier_versions_have_no_such_section(make_run) -> None:
     page = render([read_run(make_run("old", [0.1, 0.2]))])
-    assert "What was asked for" not in page
+    assert "<h2>Requests</h2>" not in page
 
 
 def test_a_note_that_all_runs_have_is_said_once(run: Path) -> None:

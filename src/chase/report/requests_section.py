@@ -46,7 +46,7 @@ def requests_section(methods: Sequence[MethodRuns]) -> Section | None:
     ]
     figures += [f for method in methods for f in (by_client(method), over_time(method))]
     shown = [f for f in figures if f]
-    return Section("requests", "What was asked for", grid(shown)) if shown else None
+    return Section("requests", "Requests", grid(shown)) if shown else None
 
 
 def so_far(run: RunData, part: Callable[[Values], float | None], whole: Callable[[Values], float]) -> Numbers:
