@@ -18,8 +18,10 @@ from typing import Any
 
 from chase.cli import main
 from chase.data.sources import load
+from chase.run import checkpoint
 from chase.run.checkpoint import Checkpoint
 from chase.run.record import Record
+from chase.run.segments import SegmentWriter
 
 
 def die() -> None:
@@ -82,16 +84,44 @@ def while_sweeping(round: int) -> Callable[[], None]:
 
     def sweep(self: Checkpoint) -> None:
         if (self.path / f"{round:06d}.json").exists():
-            (self.path / f"client-00000-{round - 2:06d}.safetensors").unlink()
+            (self.path / f"{round - 2:06d}-main.states").unlink()
             die()
 
     return lambda: setattr(Checkpoint, "_sweep", sweep)
 
 
+def in_state(number: int, round: int, share: float) -> Callable[[], None]:
+    """A share of the round's nth state is in the segment."""
+    plain, seen = SegmentWriter.add, [0]
+
+    def add(self: SegmentWriter, blob: bytes, of_round: int) -> Any:
+        seen[0] += of_round == round
+        if of_round == round and seen[0] == number:
+            with self.path.open("ab") as file:
+                file.write(blob[: int(share * len(blob))])
+            die()
+        return plain(self, blob, of_round)
+
+    return lambda: setattr(SegmentWriter, "add", add)
+
+
+def while_merging(round: int) -> Callable[[], None]:
+    """The merged segment is written, its index is not."""
+    plain = checkpoint.merge
+
+    def merge(directory: Path, name: str, states: Any) -> Any:
+        if name.startswith(f"{round:06d}"):
+            before_replacing(name)()
+        return plain(directory, name, states)
+
+    return lambda: setattr(checkpoint, "merge", merge)
+
+
 POINTS: dict[str, Callable[[], None]] = {
-    "first-turn": before_replacing("client-00001-000001"),
+    "first-turn": in_state(2, 1, 0.0),
     "first-manifest": before_replacing("000001.json"),
-    "client-file": while_writing("client-00002-000003"),
+    "state": in_state(3, 3, 0.5),
+    "index": while_writing("000003.index"),
     "server-file": while_writing("server-000003"),
     "manifest": while_writing("000003.json"),
     "manifest-ready": before_replacing("000003.json"),
@@ -102,7 +132,8 @@ POINTS: dict[str, Callable[[], None]] = {
     "sweep": while_sweeping(4),
     "resume-metrics": before_replacing("metrics.jsonl"),
     "resume-selections": before_replacing("selections.jsonl"),
-    "resume-client": before_replacing("client-00001-000004"),
+    "resume-state": in_state(2, 4, 1.0),
+    "merging": while_merging(10),
     "never": lambda: None,
 }
 

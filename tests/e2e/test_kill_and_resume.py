@@ -54,7 +54,7 @@ def kill(*lines: str) -> list[int]:
     return [int(line) for line in done.stdout.splitlines() if line.lstrip("-").isdigit()]
 
 
-SAVING = [point for point in POINTS if not point.startswith(("resume", "never"))]
+SAVING = [point for point in POINTS if not point.startswith(("resume", "merging", "never"))]
 
 
 @pytest.fixture(scope="module")
@@ -67,7 +67,7 @@ def scene(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Record, list[
         f"metrics-done run digits --out {where / 'again'} {line}",
         f"resume-metrics resume {where / 'again'}",
         f"resume-selections resume {where / 'again'}",
-        f"resume-client resume {where / 'again'}",
+        f"resume-state resume {where / 'again'}",
         f"never resume {where / 'again'}",
     )
     return where, reference(where / "whole", 5), ends
@@ -88,6 +88,18 @@ def test_killed_again_while_going_on(scene: tuple[Path, Record, list[int]]) -> N
     where, whole, ends = scene
     assert ends[len(SAVING) :] == [signal.SIGKILL] * 4 + [0]
     same(where / "again", whole)
+
+
+def test_killed_while_segments_are_merged(tmp_path: Path) -> None:
+    """Few of the clients take part, so that old segments stay in use until they are merged."""
+    few, line = ["clients=12", "share_of_clients=0.1"], " ".join(changes(12, "clients=12", "share_of_clients=0.1"))
+    assert kill(f"merging run digits --out {tmp_path / 'killed'} {line}") == [signal.SIGKILL]
+    experiment = Experiment.begin(load("digits", parse_changes([*CHANGES, "rounds=12", *few])), tmp_path / "whole")
+    experiment.run()
+    resumed = Experiment.resume(tmp_path / "killed")
+    assert 1 < resumed.saved_rounds < 12
+    resumed.run()
+    same(tmp_path / "killed", experiment.record)
 
 
 def wait_for(path: Path, lines: int, process: subprocess.Popen[Any]) -> None:

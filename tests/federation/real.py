@@ -127,7 +127,7 @@ def assert_same(real: Real, simulation: Path) -> None:
     assert manifest is not None
     for number, home in enumerate(real.loopback.homes.values()):
         there = saved_state(home).to_arrays()
-        here = ClientState.from_arrays(checkpoint.read_arrays(manifest.clients[number])).to_arrays()
+        here = ClientState.from_arrays(checkpoint.read_client(checkpoint.where(number))).to_arrays()
         assert there.keys() == here.keys()
         assert all(np.array_equal(there[name], here[name]) for name in here)
 

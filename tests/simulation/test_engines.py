@@ -23,6 +23,8 @@ from chase.run.checkpoint import Checkpoint
 from chase.run.experiment import Experiment
 from chase.server.server import Server
 from chase.settings import Settings, load
+from chase.simulation import clients
+from chase.simulation.batches import plan_batches
 from chase.simulation.inprocess import InProcess
 from chase.simulation.workers import WorkerFailed, Workers
 from chase.simulation.world import World, split_among_clients
@@ -53,11 +55,39 @@ def test_every_engine_and_number_of_workers_gives_the_same_bits(tmp_path: Path, 
         assert outcome(tmp_path / f"w{workers}", engine="workers", workers=workers, strategy=strategy) == reference
 
 
+def test_a_process_holds_a_bounded_number_of_clients(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(clients, "LIVE", 2)
+    chosen = settings(engine="inprocess")
+    reference = outcome(tmp_path / "all", engine="inprocess")
+    engines: list[InProcess] = []
+    made = InProcess.__init__
+
+    def remember(self: InProcess, *arguments: Any) -> None:
+        made(self, *arguments)
+        engines.append(self)
+
+    monkeypatch.setattr(InProcess, "__init__", remember)
+    assert outcome(tmp_path / "two", engine="inprocess") == reference
+    assert len(engines[0]._roster._clients) == 2 < chosen.clients
+
+
+@pytest.mark.parametrize(("count", "sizes"), [(10, {1}), (100, {6, 4}), (1000, {16, 8})])
+def test_batches_hold_every_client_once_and_grow_with_the_round(count: int, sizes: set[int]) -> None:
+    costs = np.arange(2000.0)
+    taking_part = list(range(0, 2 * count, 2))
+    planned = plan_batches(taking_part, costs, 2)
+    assert sorted(client for batch in planned for client in batch) == taking_part
+    assert {len(batch) for batch in planned} == sizes
+    if count == 10:
+        assert planned == [[client] for client in taking_part[::-1]]  # the dearest first
+    assert max(planned[0]) < 2 * 64  # far clients wait: about a window of updates is held
+
+
 def test_processor_seconds_count_the_workers_too(tmp_path: Path) -> None:
     chosen = settings(engine="workers")
     world = make_world(chosen)
     server = Server("run", chosen, get_weights(world.net()))
-    engine = Workers(world, Checkpoint(tmp_path / "a"), {}, 2)
+    engine = Workers(world, Checkpoint(tmp_path / "a"), 2)
     try:
         told = [engine.processor_seconds()]
         for round in (1, 2):
@@ -71,15 +101,16 @@ def test_processor_seconds_count_the_workers_too(tmp_path: Path) -> None:
 def test_a_worker_that_dies_is_replaced_and_named(tmp_path: Path) -> None:
     chosen = settings(engine="workers")
     world = make_world(chosen)
-    plain = InProcess(world, Checkpoint(tmp_path / "a"), {})
-    engine = Workers(world, Checkpoint(tmp_path / "b"), {}, 2)
+    plain = InProcess(world, Checkpoint(tmp_path / "a"))
+    engine = Workers(world, Checkpoint(tmp_path / "b"), 2)
     try:
         weights = get_weights(world.net())
         for round in (1, 2):
             orders = Server("run", chosen, weights).orders(round)
             os.kill(engine.pids[0], signal.SIGKILL)
             mine, reference = engine.run_round(orders), plain.run_round(orders)
-            assert [digest(u.weights) for u in mine.updates] == [digest(u.weights) for u in reference.updates]
+            assert digest(mine.mean[0]) == digest(reference.mean[0])
+            assert [u.num_labeled for u in mine.updates] == [u.num_labeled for u in reference.updates]
             assert mine.journal == reference.journal
         assert len(engine.notes) >= 1
         assert "worker 0" in engine.notes[0]
@@ -124,7 +155,7 @@ def test_a_client_that_kills_every_worker_ends_the_run_with_its_name(tmp_path: P
     sys.path.insert(0, str(tmp_path))
     try:
         world = make_world(settings(net="deadly:Net"))
-        engine = Workers(world, Checkpoint(tmp_path / "c"), {}, 1)
+        engine = Workers(world, Checkpoint(tmp_path / "c"), 1)
         try:
             orders = Server("run", world.settings, get_weights(world.net())).orders(1)
             with pytest.raises(WorkerFailed, match=r"3 workers died while running client \d"):
@@ -139,7 +170,7 @@ def test_errors_in_a_worker_reach_the_caller(tmp_path: Path) -> None:
     world = make_world(settings())
     blocked = tmp_path / "file"
     blocked.write_text("not a directory")
-    engine = Workers(world, Checkpoint(blocked / "checkpoint"), {}, 1)
+    engine = Workers(world, Checkpoint(blocked / "checkpoint"), 1)
     try:
         orders = Server("run", world.settings, get_weights(world.net())).orders(1)
         with pytest.raises(WorkerFailed, match="client 0, round 1, saving"):
@@ -152,12 +183,12 @@ def test_the_test_set_is_shared_out_without_changing_a_bit(tmp_path: Path) -> No
     world = make_world(settings(net="mnist-cnn"))
     twin = World(**{**vars(world), "settings": settings()})
     weights = get_weights(twin.net())
-    engine = Workers(twin, Checkpoint(tmp_path / "a"), {}, 3)
+    engine = Workers(twin, Checkpoint(tmp_path / "a"), 3)
     try:
         spread = engine.test_logits(weights)
     finally:
         engine.close()
-    assert torch.equal(spread, InProcess(twin, Checkpoint(tmp_path / "b"), {}).test_logits(weights))
+    assert torch.equal(spread, InProcess(twin, Checkpoint(tmp_path / "b")).test_logits(weights))
 
 
 def alive(pid: int) -> bool:

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from chase.core.pools import SampleIds
+from chase.data.partition import Parts
 
 Counts = NDArray[np.int64]
 
@@ -27,6 +28,8 @@ class Coverage:
     """(clients, classes): initial labels of each class."""
     unknown: Counts
     """(clients,): samples whose class nobody knows."""
+    partition: str = ""
+    """A fingerprint of who holds which sample."""
 
     @property
     def samples(self) -> Counts:
@@ -46,6 +49,7 @@ class Coverage:
             "held": self.held.tolist(),
             "labeled": self.labeled.tolist(),
             "unknown": self.unknown.tolist(),
+            "partition": self.partition,
         }
 
 
@@ -57,13 +61,16 @@ def coverage(
     names: Sequence[str] = (),
 ) -> Coverage:
     """Count the classes in every client's rows and among its initial labels."""
+    columns = len(classes) + 1  # the first is for rows whose class nobody knows
 
-    def count(rows: Sequence[SampleIds]) -> Counts:
-        return np.stack([np.bincount(labels[r][labels[r] >= 0], minlength=len(classes)) for r in rows])
+    def count(some: Parts) -> Counts:
+        cells = some.owners * columns + np.maximum(labels[some.rows], -1) + 1
+        return np.bincount(cells, minlength=len(some) * columns).reshape(len(some), columns)
 
-    unknown = np.array([int((labels[part] < 0).sum()) for part in parts], dtype=np.int64)
+    all_parts = Parts.of(parts)
+    held, known = count(all_parts), count(Parts.of(labeled))
     shown = tuple(names) or tuple(str(client) for client in range(len(parts)))
-    return Coverage(classes, shown, count(parts), count(labeled), unknown)
+    return Coverage(classes, shown, held[:, 1:], known[:, 1:], held[:, 0], all_parts.digest(labels))
 
 
 def _some(names: Sequence[str], limit: int = 8) -> str:

@@ -23,7 +23,6 @@ from chase.federation.transport import SiteMessage, Transport
 from chase.learning.inference import logits
 from chase.models.catalog import NetSpec
 from chase.models.net import set_weights
-from chase.run.checkpoint import SavedFile
 from chase.run.engine import RoundResult
 from chase.run.metrics import Metrics
 from chase.run.scoring import TestSet
@@ -64,11 +63,6 @@ class FederationEngine:
         self._rounds = Rounds(post, self._members, self._rules, diary, self._order_header, clock, sleep)
         self._round = 0
         self.notes: list[str] = []
-
-    @property
-    def saved(self) -> Mapping[ClientId, SavedFile]:
-        """None: a site's state never leaves it."""
-        return {}
 
     def gather(self, done: int) -> None:
         """Before the first round: wait for all sites on the list, or after a while for a quorum."""

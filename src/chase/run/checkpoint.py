@@ -1,33 +1,45 @@
-"""The saved state of a run: global weights, and one file a client.
+"""The saved state of a run: the global model, and the state of every client that has had a turn.
 
-A client's file is written by whichever process ran its turn. A round is saved when its manifest
-(``000012.json``: file names and their SHA-256) is in place; the two newest manifests are kept with
-all that they name. Reading takes the newest manifest whose files are all whole.
+Each process appends the states of its clients to a segment of the round (``segments``). A round is saved when its
+manifest (``000012.json``: the server's file, and the bundles that hold the clients' states) is in place; the two
+newest manifests are kept with all that they name. What a round writes depends on who took part, not on who exists;
+bundles that are small or mostly outdated are merged now and then.
+
+Reading takes the newest manifest whose server file, indexes and own round's states are whole. Older states are
+checked when they are read: both manifests name the same ones, so there is nothing to fall back on.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from chase.core.errors import CheckpointError
 from chase.core.files import write_atomically
-from chase.core.messages import FORMAT, ClientId
+from chase.core.messages import ClientId
 from chase.core.weights import Array, Arrays, read, to_bytes
+from chase.run.segments import (
+    Bundle,
+    Counts,
+    SavedFile,
+    SavedState,
+    SegmentWriter,
+    check_file,
+    merge,
+    read_bundle,
+    read_state,
+    state_arrays,
+    to_merge,
+    write_bundle,
+    write_file,
+)
 
+FORMAT = 2
+"""Format 1 had a file per client; it is still read."""
 KEPT = 2
-
-
-@dataclass(frozen=True)
-class SavedFile:
-    """A file of a checkpoint, by name within it."""
-
-    name: str
-    sha256: str
 
 
 @dataclass(frozen=True)
@@ -36,53 +48,123 @@ class Manifest:
 
     round: int
     server: SavedFile
-    clients: Mapping[ClientId, SavedFile]
+    bundles: list[Bundle] = field(default_factory=list, repr=False)
 
 
 class Checkpoint:
-    """Reads and writes ``checkpoint/`` of a run directory."""
+    """Reads and writes ``checkpoint/`` of a run directory.
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    One process commits; others (``writer`` names them apart) only write and read states.
+    """
 
-    def write_arrays(self, name: str, arrays: Arrays) -> SavedFile:
-        """One file of arrays, whole or not at all."""
-        blob = to_bytes(arrays)
-        write_atomically(self.path / name, blob)
-        return SavedFile(name, hashlib.sha256(blob).hexdigest())
+    def __init__(self, path: Path, writer: str = "main") -> None:
+        self.path, self._writer = path, writer
+        self._segment: tuple[int, SegmentWriter] | None = None
+        self._known = False
+        self._bundles: list[Bundle] = []
+        self._home: dict[ClientId, tuple[SavedState, Bundle]] = {}
+        self._staged: dict[ClientId, SavedState] = {}
 
-    def write_client(self, client: ClientId, round: int, arrays: Arrays) -> SavedFile:
-        """A client's state after its turn in ``round``."""
-        return self.write_arrays(f"client-{client:05d}-{round:06d}.safetensors", arrays)
+    def write_client(self, client: ClientId, round: int, state: Arrays | bytes) -> SavedState:
+        """Add a client's state after its turn in ``round`` to this process's segment."""
+        if self._segment is None or self._segment[0] != round:
+            self._segment = round, SegmentWriter(self.path, f"{round:06d}-{self._writer}.states")
+        return self._segment[1].add(state if isinstance(state, bytes) else to_bytes(state), round)
+
+    def read_client(self, saved: SavedState) -> dict[str, Array]:
+        """The arrays of a client's state."""
+        return state_arrays(self.read_blob(saved))
+
+    def read_blob(self, saved: SavedState) -> bytes:
+        """A client's state as it is in the file, for another process."""
+        return read_state(self.path, saved)
 
     def read_arrays(self, saved: SavedFile) -> dict[str, Array]:
         """The arrays of a file."""
         return read(self.path / saved.name)
 
-    def commit(self, round: int, server: Arrays, clients: Mapping[ClientId, SavedFile]) -> Manifest:
+    def stage(self, client: ClientId, saved: SavedState, counts: Counts = ()) -> None:
+        """The client's state of the round under way: it counts when the round is committed."""
+        self._staged[client] = replace(saved, counts=counts)
+
+    def where(self, client: ClientId) -> SavedState | None:
+        """The newest state of a client, the round under way included; None before its first turn."""
+        self._open()
+        if client in self._staged:
+            return self._staged[client]
+        return self._home[client][0] if client in self._home else None
+
+    def counts(self) -> dict[ClientId, Counts]:
+        """The counts of every client that has had a turn, by client."""
+        self._open()
+        return {client: saved.counts for client, (saved, _) in self._home.items()}
+
+    def commit(self, round: int, server: Arrays) -> None:
         """Save a round: from here on it is done."""
-        manifest = Manifest(round, self.write_arrays(f"server-{round:06d}.safetensors", server), dict(clients))
-        body = {
-            "format": FORMAT,
-            "round": round,
-            "server": vars(manifest.server),
-            "clients": {str(client): vars(saved) for client, saved in manifest.clients.items()},
-        }
+        bundles = self._open()
+        saved = write_file(self.path, f"server-{round:06d}.safetensors", server)
+        if self._staged:
+            self._take(write_bundle(self.path, f"{round:06d}", self._staged))
+            self._staged = {}
+        self._compact(round)
+        body = {"format": FORMAT, "round": round, "server": vars(saved), "bundles": [b.to_json() for b in bundles]}
         write_atomically(self.path / f"{round:06d}.json", json.dumps(body).encode())
         self._sweep()
-        return manifest
 
     def latest(self) -> tuple[Manifest | None, list[str]]:
         """The newest whole manifest (None before any), and what was wrong with newer ones."""
         problems: list[str] = []
         for path in self._manifests():
             try:
-                return self._read_manifest(path), problems
+                manifest = self._read_manifest(path)
             except CheckpointError as error:
                 problems.append(str(error))
+                continue
+            self._adopt(manifest.bundles)
+            return manifest, problems
         if problems:
             raise CheckpointError("no whole checkpoint is left: " + "; ".join(problems))
+        self._adopt([])
         return None, problems
+
+    def _open(self) -> list[Bundle]:
+        if not self._known:
+            self.latest()
+        return self._bundles
+
+    def _adopt(self, bundles: list[Bundle]) -> None:
+        """Resume from these bundles."""
+        self._known, self._bundles, self._home = True, [], {}
+        for bundle in bundles:
+            self._take(bundle)
+
+    def _take(self, bundle: Bundle) -> None:
+        """Add a bundle; of two states of a client the later one counts."""
+        for client, saved in bundle.states.items():
+            before = self._home.get(client)
+            if before is not None and before[0].round > saved.round:
+                bundle.live -= 1
+                continue
+            if before is not None:
+                before[1].live -= 1
+            self._home[client] = saved, bundle
+        bundle.states = {}
+        self._bundles.append(bundle)
+
+    def _compact(self, round: int) -> None:
+        """Drop bundles that hold nothing new, merge small ones and those of format 1."""
+        bundles = self._open()
+        bundles[:] = [b for b in bundles if b.live]
+        old = [b for b in bundles if b.index is None]
+        groups = ([old] if old else []) + list(to_merge([b for b in bundles[:-1] if b.index is not None]))
+        for number, group in enumerate(groups):
+            gone = {id(b) for b in group}
+            states = {client: saved for client, (saved, home) in self._home.items() if id(home) in gone}
+            merged = merge(self.path, f"{round:06d}-merged-{number}", states)
+            for client, saved in merged.states.items():
+                self._home[client] = saved, merged
+            merged.states = {}
+            bundles[:] = [merged, *(b for b in bundles if id(b) not in gone)]
 
     def _manifests(self) -> list[Path]:
         return sorted(self.path.glob("[0-9]*.json"), reverse=True)
@@ -90,19 +172,32 @@ class Checkpoint:
     def _read_manifest(self, path: Path) -> Manifest:
         try:
             body: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-            if body["format"] != FORMAT:
-                raise CheckpointError(f"{path} has format {body['format']}, this version reads {FORMAT}")
-            clients = {int(c): SavedFile(**saved) for c, saved in body["clients"].items()}
-            manifest = Manifest(int(body["round"]), SavedFile(**body["server"]), clients)
-        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+            round, server = int(body["round"]), SavedFile(**body["server"])
+            if body["format"] not in (1, FORMAT):
+                raise CheckpointError(f"{path} has format {body['format']}, this version reads 1 to {FORMAT}")
+            check_file(self.path, server)
+            bundles = self._files_of(body) if body["format"] == 1 else [self._bundle(b, round) for b in body["bundles"]]
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
             raise CheckpointError(f"{path} is damaged ({error})") from None
-        for saved in (manifest.server, *manifest.clients.values()):
-            file = self.path / saved.name
-            if not file.is_file():
-                raise CheckpointError(f"{file} is missing")
-            if hashlib.sha256(file.read_bytes()).hexdigest() != saved.sha256:
-                raise CheckpointError(f"{file} is damaged (its checksum differs)")
-        return manifest
+        return Manifest(round, server, bundles)
+
+    def _bundle(self, body: Mapping[str, Any], round: int) -> Bundle:
+        """A bundle; the states of the manifest's own round are checked too."""
+        bundle = read_bundle(self.path, body)
+        if body["index"]["name"] == f"{round:06d}.index":
+            for saved in bundle.states.values():
+                read_state(self.path, saved)
+        return bundle
+
+    def _files_of(self, body: Mapping[str, Any]) -> list[Bundle]:
+        """The clients' files of format 1, as a bundle without an index."""
+        states: dict[ClientId, SavedState] = {}
+        for client, about in body["clients"].items():
+            saved = SavedFile(**about)
+            check_file(self.path, saved)
+            states[int(client)] = SavedState(saved.name, 0, (self.path / saved.name).stat().st_size, saved.sha256)
+        names = tuple(saved.segment for saved in states.values())
+        return [Bundle(None, names, len(states), len(states), states)] if states else []
 
     def _sweep(self) -> None:
         """Remove what the newest manifests do not name."""
@@ -112,7 +207,9 @@ class Checkpoint:
                 body = json.loads(path.read_text(encoding="utf-8"))
             except ValueError:
                 continue
-            keep |= {path.name, body["server"]["name"], *(s["name"] for s in body["clients"].values())}
+            keep |= {path.name, body["server"]["name"], *(s["name"] for s in body.get("clients", {}).values())}
+            for bundle in body.get("bundles", ()):
+                keep |= {bundle["index"]["name"], *bundle["segments"]}
         for file in self.path.iterdir():
             if file.name not in keep:
                 file.unlink(missing_ok=True)

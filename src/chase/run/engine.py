@@ -13,7 +13,7 @@ from torch import Tensor
 
 from chase.core.messages import ClientId, ClientUpdate, RoundOrder
 from chase.core.weights import Weights
-from chase.run.checkpoint import SavedFile
+from chase.server.aggregation import Mean
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,9 @@ class RoundResult:
     orders: Mapping[ClientId, RoundOrder]
     """The order that each update answers: this round's, or an earlier one where it came late."""
     updates: list[ClientUpdate] = field(default_factory=list)
-    """In the order of the clients' ids."""
+    """In id order; without their arrays where those are in ``mean``."""
+    mean: Mean | None = None
+    """The weighted mean of the updates, where they were added as they came."""
     journal: list[dict[str, Any]] = field(default_factory=list)
     """Lines for selections.jsonl; in simulation only."""
     metrics: dict[str, Any] = field(default_factory=dict)
@@ -36,13 +38,11 @@ class Engine(Protocol):
     notes: list[str]
     """What went wrong and was dealt with, for the user to read."""
 
-    @property
-    def saved(self) -> Mapping[ClientId, SavedFile]:
-        """The file of every client that has had a turn; none where clients keep their own."""
-        ...
-
     def run_round(self, orders: Mapping[ClientId, RoundOrder]) -> RoundResult:
-        """One turn of every client that has an order and can be reached."""
+        """One turn of every client that has an order and can be reached.
+
+        The new states of simulated clients are staged in the checkpoint: they count when the round is committed.
+        """
         ...
 
     def test_logits(self, weights: Weights) -> Tensor:

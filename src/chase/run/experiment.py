@@ -10,8 +10,8 @@ from typing import Any
 
 from chase.core.errors import CheckpointError, RunDirectoryError
 from chase.core.files import write_atomically
-from chase.core.pools import SampleIds
 from chase.data.coverage import Coverage, warnings
+from chase.data.partition import Parts
 from chase.data.resident import DataSet
 from chase.home.home import Home
 from chase.models.card import ModelCard
@@ -43,13 +43,18 @@ def net_spec(settings: Settings, data: DataSet) -> NetSpec:
     return NetSpec.of(settings.net, data.train, data.num_classes, settings.dropout, settings.init)
 
 
-def check_same_data(record: Record, data: DataSet, parts: list[SampleIds]) -> None:
+def check_same_data(record: Record, data: DataSet, parts: Parts) -> None:
     """Refuse to go on with data that is divided otherwise than when the run began."""
     before = record.path / "coverage.json"
     if not before.is_file():
         return
-    now = count_coverage(record.settings, data, parts)
-    if json.loads(before.read_text(encoding="utf-8")) != now.to_json():
+    then = json.loads(before.read_text(encoding="utf-8"))
+    if "partition" in then:
+        same = then["partition"] == parts.digest(data.train_labels)
+    else:  # begun before coverage.json had a fingerprint
+        now = count_coverage(record.settings, data, parts).to_json()
+        same = all(then.get(key) == now[key] for key in ("classes", "clients", "held", "labeled", "unknown"))
+    if not same:
         raise RunDirectoryError(
             f"the data '{data.name}' is not what it was when {record.path} began: bring it back, or start a new run"
         )
@@ -79,7 +84,7 @@ class Experiment:
     """What the user should know: problems of the data, a checkpoint that had to be skipped."""
     coverage: Coverage | None = None
     """Who holds what; counted when a run begins."""
-    parts: list[SampleIds] = field(default_factory=list)
+    parts: Parts = field(default_factory=lambda: Parts.of([]))
     """The rows of each client, divided once."""
 
     def __post_init__(self) -> None:
@@ -147,7 +152,7 @@ class Experiment:
         record, data, settings = self.record, self.data, self.record.settings
         saved = restore(record, net_spec(settings, data))
         self.notes += [f"{problem}; going on from the checkpoint before it" for problem in saved.problems]
-        engine = make_engine(self.world(), saved.checkpoint, saved.clients)
+        engine = make_engine(self.world(), saved.checkpoint)
         evaluate = Evaluation(settings, TestSet(engine.test_logits, data.test_labels, data.num_classes))
         try:
             with Loggers(record, self.notes) as loggers:

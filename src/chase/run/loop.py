@@ -7,17 +7,17 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
 
 from chase.core.errors import CheckpointError
 from chase.core.files import write_atomically
-from chase.core.messages import ClientId
 from chase.core.timing import Stopwatch
 from chase.models.catalog import NetSpec
-from chase.run.checkpoint import Checkpoint, SavedFile
+from chase.run.checkpoint import Checkpoint
+from chase.run.client_counts import ClientCounts
 from chase.run.engine import Engine
 from chase.run.loggers import Loggers
 from chase.run.metrics import Metrics, asked_classes, round_metrics, seconds, stop_reason
@@ -39,6 +39,7 @@ def run_rounds(
 ) -> list[Metrics]:
     """All rounds that are left; returns the metrics of every round."""
     settings, past = record.settings, record.metrics
+    counts = ClientCounts.resume(settings.clients, checkpoint.counts(), past[-1] if past else None)
     for round in range(len(past) + 1, settings.rounds + 1):
         if stop_reason(settings, past[-1:]):
             break
@@ -47,15 +48,15 @@ def run_rounds(
         with watch.phase("clients"):
             result = engine.run_round(orders)
         with watch.phase("aggregate"):
-            server.aggregate(result.orders, result.updates)
-        metrics = round_metrics(round, result.updates, past[-1] if past else None) | result.metrics
+            server.aggregate(result.orders, result.updates, result.mean)
+        metrics = round_metrics(round, result.updates, counts) | result.metrics
         metrics |= {"largest_share": server.largest_share, "asked_classes": asked_classes(result.journal)}
         with watch.phase("evaluate"):
             metrics |= evaluate(metrics, server.weights, result.updates, past)
         metrics |= seconds(result.updates, watch, start)
         metrics["seconds_processor"] = processor_seconds(engine) - used
         record.append(metrics, result.journal)
-        checkpoint.commit(round, server.to_arrays(), engine.saved)
+        checkpoint.commit(round, server.to_arrays())
         past.append(metrics)
         loggers(metrics)
         on_round(metrics)
@@ -77,8 +78,6 @@ class Restored:
 
     server: Server
     checkpoint: Checkpoint
-    clients: Mapping[ClientId, SavedFile]
-    """The files of the clients that have had a turn."""
     done: int
     problems: list[str]
     """What was wrong with newer checkpoints."""
@@ -97,4 +96,4 @@ def restore(record: Record, spec: NetSpec) -> Restored:
         raise CheckpointError(f"{checkpoint.path} holds weights of another network than '{settings.net}'")
     done = 0 if manifest is None else manifest.round
     record.cut_after(done)
-    return Restored(server, checkpoint, {} if manifest is None else manifest.clients, done, problems)
+    return Restored(server, checkpoint, done, problems)

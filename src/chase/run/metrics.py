@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from chase.core.messages import ClientUpdate
-from chase.core.pools import NAMES
 from chase.core.timing import Stopwatch
+from chase.run.client_counts import ClientCounts
 from chase.settings import Settings
 
 Metrics = dict[str, Any]
@@ -26,12 +26,9 @@ def stop_reason(settings: Settings, last: Sequence[Metrics]) -> str:
     return f"all {settings.rounds} rounds done" if metrics["round"] >= settings.rounds else ""
 
 
-def round_metrics(round: int, updates: Sequence[ClientUpdate], before: Metrics | None) -> Metrics:
+def round_metrics(round: int, updates: Sequence[ClientUpdate], counts: ClientCounts) -> Metrics:
     """The counts of a line. Clients that sat out keep their last counts."""
-    clients: dict[str, dict[str, float]] = dict(before["clients"]) if before else {}
-    for update in updates:
-        kept = {name: update.metrics[f"pool_{name}"] for name in NAMES}
-        clients[str(update.client)] = kept | {"labels": update.metrics["labels"]}
+    counts.take(updates)
 
     def mean_over(what: str) -> float | None:
         count = sum(u.metrics.get(f"{what}_count", 0.0) for u in updates)
@@ -43,7 +40,6 @@ def round_metrics(round: int, updates: Sequence[ClientUpdate], before: Metrics |
     )
     return {
         "round": round,
-        "labels": int(sum(c["labels"] for c in clients.values())),
         "inferences": int(sum(u.metrics["inferences"] for u in updates)),
         "observed_inferences": int(sum(u.metrics.get("observed_inferences", 0) for u in updates)),
         "inferred_samples": sum(u.metrics["inferred_samples"] for u in updates) / took_part,
@@ -51,9 +47,8 @@ def round_metrics(round: int, updates: Sequence[ClientUpdate], before: Metrics |
         "observed_ev": mean_over("observed_ev"),
         "picks": picks,
         "picks_by_chance": by_chance if ranked else None,
-        "pools": {name: int(sum(c[name] for c in clients.values())) for name in NAMES},
         "took_part": len(updates),
-        "clients": clients,
+        **counts.metrics(),
     }
 
 

@@ -5,7 +5,7 @@
     .lock              held while rounds are run; beside it, .lock.holder says by which process
     model.json         the network, its classes and its input: enough to use the model without the data
     coverage.json      samples and initial labels by client and class (simulation only)
-    metrics.jsonl      a line a round, flushed
+    metrics.jsonl      a line per round, flushed; of more than 256 clients quantiles instead of a list
     selections.jsonl   who asked for which sample, when and why (simulation only)
     checkpoint/        the last two rounds, each named by a manifest that is replaced atomically
     confusion.json     at the end: how many test samples of each class were taken for each class

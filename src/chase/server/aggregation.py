@@ -39,6 +39,9 @@ ClientWeights = Literal["labelled", "equal", "shuffled"]
 Part = tuple[ClientId, Arrays, float]
 """A client, its arrays and its weight."""
 
+Mean = tuple[dict[str, Array], dict[str, Array]]
+"""Mean weights, and the mean of what travels beside them."""
+
 
 def client_weights(counts: Mapping[ClientId, int], kind: ClientWeights, seed: int, round: int) -> dict[ClientId, float]:
     """The weight of each client that has labels, in id order; ``counts`` are labels per client.

@@ -18,7 +18,7 @@ from chase.core.weights import Array, Arrays, Weights, check_fits, part_of, pref
 from chase.learning.loss_prediction import new_predictor, to_extras, with_taps
 from chase.models.catalog import NetSpec, build
 from chase.models.net import get_weights, start_from
-from chase.server.aggregation import SERVERS, Part, ServerPlan, average, client_weights
+from chase.server.aggregation import SERVERS, Mean, Part, ServerPlan, average, client_weights
 from chase.server.robust import capped_shares, median, trimmed_mean
 from chase.settings import Settings
 
@@ -134,11 +134,34 @@ class Server:
             raise SettingsError(f"form = '{self.settings.form}' starts anew, so the server must know the network")
         return new_start(self._spec, self.settings, number)
 
-    def aggregate(self, orders: Mapping[ClientId, RoundOrder], updates: Sequence[ClientUpdate]) -> None:
+    def aggregate(
+        self, orders: Mapping[ClientId, RoundOrder], updates: Sequence[ClientUpdate], mean: Mean | None = None
+    ) -> None:
         """Average the updates, weighted as ``client_weights`` says, in blocks of client ids, into the global model.
 
-        A round without updates keeps the model; in isolation there is nothing to average.
+        A round without updates keeps the model; in isolation there is nothing to average. With ``mean`` the updates
+        were checked and averaged as they came (``Intake``) and hold no arrays.
         """
+        if mean is None:
+            self._check(orders, updates)
+        weights = self._weights_of(updates)
+        if self.settings.form == "isolated":
+            return
+        if self._start is not None and (weights or self.settings.form == "cycles"):
+            self.weights, self.extras, self._rule_state = self._start.weights, dict(self._start.extras), {}
+        if not weights:
+            return
+        if mean is None:
+            counted = [update for update in updates if update.client in weights]
+            extras = [(u.client, u.extras, weights[u.client]) for u in counted]
+            combined = self._combined([(u.client, u.weights, weights[u.client]) for u in counted])
+            mean = combined, self._combined(extras) if self.extras else {}
+        rule = SERVERS[self.settings.server].rule
+        self.weights, self._rule_state = rule(self.weights, mean[0], self._rule_state, self._plan)
+        self.extras = mean[1]
+
+    def _check(self, orders: Mapping[ClientId, RoundOrder], updates: Sequence[ClientUpdate]) -> None:
+        """Refuse updates that answer no order, answer one twice or do not fit it."""
         answered: set[ClientId] = set()
         for update in updates:
             if update.client not in orders:
@@ -147,18 +170,6 @@ class Server:
                 raise UpdateError(f"update of client {update.client} came twice in this round")
             answered.add(update.client)
             check_update(update, orders[update.client], self.extras)
-        weights = self._weights_of(updates)
-        if self.settings.form == "isolated":
-            return
-        if self._start is not None and (weights or self.settings.form == "cycles"):
-            self.weights, self.extras, self._rule_state = self._start.weights, dict(self._start.extras), {}
-        if not weights:
-            return
-        counted = [update for update in updates if update.client in weights]
-        mean = self._combined([(u.client, u.weights, weights[u.client]) for u in counted])
-        rule = SERVERS[self.settings.server].rule
-        self.weights, self._rule_state = rule(self.weights, mean, self._rule_state, self._plan)
-        self.extras = self._combined([(u.client, u.extras, weights[u.client]) for u in counted]) if self.extras else {}
 
     def _combined(self, parts: list[Part]) -> dict[str, Array]:
         """One set of arrays of several, as ``combine`` says."""

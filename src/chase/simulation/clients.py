@@ -1,6 +1,11 @@
-"""All clients of a simulation, built from settings and data in the same way in every process."""
+"""The clients of a simulation, built from settings and data in the same way in every process.
+
+A process holds the clients that it ran last, ``LIVE`` of them at most; the others are in the checkpoint.
+"""
 
 from __future__ import annotations
+
+from collections import OrderedDict
 
 from chase.annotation.annotator import Annotator
 from chase.client.build import Truth, build_client, usual_behaviours
@@ -10,18 +15,21 @@ from chase.core.errors import CheckpointError
 from chase.core.messages import ClientId, RoundOrder
 from chase.home.home import Home
 from chase.home.store import HomeStore
-from chase.run.checkpoint import Checkpoint, SavedFile
+from chase.run.checkpoint import Checkpoint
+from chase.run.segments import SavedState
 from chase.simulation.world import World
 
 HOME = "home"
 """Directory, within a run's, of the client that a person labels."""
+LIVE = 64
+"""Clients that a process holds in memory."""
 
 
 class FileStore:
-    """A simulated client's state: in memory, and in a file of the checkpoint after every turn."""
+    """A simulated client's state: in memory, and in the checkpoint after every turn."""
 
-    def __init__(self, client: ClientId, checkpoint: Checkpoint, start: ClientState, saved: SavedFile | None) -> None:
-        self._client, self._checkpoint, self._start, self.saved = client, checkpoint, start, saved
+    def __init__(self, client: ClientId, checkpoint: Checkpoint, world: World, saved: SavedState | None) -> None:
+        self._client, self._checkpoint, self._world, self.saved = client, checkpoint, world, saved
         self._last: tuple[str, int, Turn] | None = None
 
     def committed(self, run: str, round: int) -> Turn | None:
@@ -33,8 +41,8 @@ class FileStore:
     def load(self) -> ClientState:
         """The state that ``saved`` names, or the starting one."""
         if self.saved is None:
-            return self._start
-        return ClientState.from_arrays(self._checkpoint.read_arrays(self.saved))
+            return self._world.start(self._client)
+        return ClientState.from_arrays(self._checkpoint.read_client(self.saved))
 
     def commit(self, run: str, round: int, turn: Turn) -> None:
         """Write the state and remember the turn."""
@@ -42,31 +50,41 @@ class FileStore:
         self._last = (run, round, turn)
 
 
+def same_state(one: SavedState | None, other: SavedState | None) -> bool:
+    """Whether both are one state of the client; merging segments moves a state without changing it."""
+    if one is None or other is None:
+        return one is other
+    return (one.round, one.sha256) == (other.round, other.sha256)
+
+
 class SimulatedClients:
-    """The clients that this process has run, each rebuilt when its saved state is not the one at hand."""
+    """The clients that this process ran last, each rebuilt when its saved state is not the one at hand."""
 
     def __init__(self, world: World, checkpoint: Checkpoint) -> None:
         self._world, self._checkpoint = world, checkpoint
         self._usual = usual_behaviours(world.settings)
-        self._clients: dict[ClientId, tuple[Client, FileStore]] = {}
+        self._clients: OrderedDict[ClientId, tuple[Client, FileStore]] = OrderedDict()
         self._home: Home | None = None
         self.net = world.net()
 
-    def take_turn(self, client: ClientId, order: RoundOrder, saved: SavedFile | None) -> tuple[Turn, SavedFile]:
-        """The client's turn from the state that ``saved`` names, and the file of its new state."""
+    def take_turn(self, client: ClientId, order: RoundOrder, saved: SavedState | None) -> tuple[Turn, SavedState]:
+        """The client's turn from the state that ``saved`` names, and where its new state is."""
         settings = self._world.settings
         if settings.annotator == "page" and settings.page_client == client:
             return self._turn_at_home(client, order)
-        known = self._clients.get(client)
-        if known is None or known[1].saved != saved:
-            store = FileStore(client, self._checkpoint, self._world.start(client), saved)
-            known = self._clients[client] = (self._make(client, self._world.truth_of(client), store), store)
+        known = self._clients.pop(client, None)
+        if known is None or not same_state(known[1].saved, saved):
+            store = FileStore(client, self._checkpoint, self._world, saved)
+            known = (self._make(client, self._world.truth_of(client), store), store)
+        self._clients[client] = known
+        while len(self._clients) > LIVE:
+            self._clients.popitem(last=False)
         turn = known[0].take_turn(order)
         if known[1].saved is None:
             raise CheckpointError(f"the state of client {client} was not saved")
         return turn, known[1].saved
 
-    def _turn_at_home(self, client: ClientId, order: RoundOrder) -> tuple[Turn, SavedFile]:
+    def _turn_at_home(self, client: ClientId, order: RoundOrder) -> tuple[Turn, SavedState]:
         """The turn of the client that a person labels: its home holds its state, the checkpoint a copy."""
         self._home = self._home or Home(self._checkpoint.path.parent / HOME)
         store = HomeStore(self._home, self._world.start(client))

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 
 from chase.client.build import check_device
-from chase.core.messages import ClientId
-from chase.run.checkpoint import Checkpoint, SavedFile
+from chase.run.checkpoint import Checkpoint
 from chase.run.engine import Engine
 from chase.settings import Settings
 from chase.simulation.inprocess import InProcess
@@ -30,10 +28,10 @@ def worker_count(settings: Settings) -> int:
     return wanted if wanted > 1 or settings.engine == "workers" else 0
 
 
-def make_engine(world: World, checkpoint: Checkpoint, saved: Mapping[ClientId, SavedFile]) -> Engine:
+def make_engine(world: World, checkpoint: Checkpoint) -> Engine:
     """Workers on a CPU with several cores, else in process."""
     check_device(world.settings.device)  # before processes are started
     count = worker_count(world.settings)
     if count == 0:
-        return InProcess(world, checkpoint, saved)
-    return Workers(world, checkpoint, saved, count)
+        return InProcess(world, checkpoint)
+    return Workers(world, checkpoint, count)

@@ -13,10 +13,10 @@ import socket
 import sys
 import time
 import traceback
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 
 from chase.core.arena import Arena
@@ -24,10 +24,12 @@ from chase.core.errors import ChaseError
 from chase.core.messages import RoundOrder
 from chase.core.processes import end_with_parent
 from chase.core.weights import Array, part_of, prefixed
+from chase.data.partition import Parts
 from chase.data.resident import Column, Samples
 from chase.learning.inference import logits
 from chase.models.net import set_weights
-from chase.run.checkpoint import Checkpoint, SavedFile
+from chase.run.checkpoint import Checkpoint
+from chase.run.segments import SavedState
 from chase.settings import Settings
 from chase.simulation import frames
 from chase.simulation.clients import SimulatedClients
@@ -46,8 +48,8 @@ def pack_world(world: World) -> tuple[dict[str, Any], dict[str, Array]]:
         "train": world.samples.inputs.numpy(),
         "test": world.test.inputs.numpy(),
         "truth": world.truth,
-        "parts": np.concatenate(world.parts),
-        "cuts": np.cumsum([part.size for part in world.parts])[:-1].astype(np.int64),
+        "parts": world.parts.rows,
+        "ends": world.parts.ends,
     }
     return header, arrays
 
@@ -59,7 +61,7 @@ def unpack_world(header: dict[str, Any], arrays: dict[str, Array]) -> World:
         samples=_samples(header["train"], arrays["train"]),
         truth=arrays["truth"],
         num_classes=header["num_classes"],
-        parts=np.split(arrays["parts"], arrays["cuts"]),
+        parts=Parts(arrays["parts"], arrays["ends"]),
         test=_samples(header["test"], arrays["test"]),
     )
 
@@ -76,7 +78,7 @@ def _samples(about: dict[str, Any], inputs: Array) -> Samples:
 
 
 class Worker:
-    """Answers frames: "order" (keep a model), "turn" (run a client), "test" (infer part of the test set)."""
+    """Answers frames: "order" (keep a model), "turns" (run clients), "test" (infer part of the test set)."""
 
     def __init__(self, world: World, checkpoint: Checkpoint) -> None:
         self._world, self._roster = world, SimulatedClients(world, checkpoint)
@@ -93,17 +95,22 @@ class Worker:
             set_weights(self._roster.net, order.weights)
             rows = torch.arange(header["first"], header["last"])
             return {"kind": "logits"}, {"logits": logits(self._roster.net, self._world.test, rows).numpy()}
-        saved = SavedFile(**header["saved"]) if header["saved"] else None
-        turn, now_saved = self._roster.take_turn(header["client"], order, saved)
-        update = turn.update
-        answer = {
-            "kind": "update",
-            "num_labeled": update.num_labeled,
-            "metrics": dict(update.metrics),
-            "journal": list(turn.journal),
-            "saved": vars(now_saved),
-        }
-        return answer, prefixed("w.", update.weights) | prefixed("x.", update.extras)
+        turns: list[dict[str, Any]] = []
+        found: dict[str, Array] = {}
+        for number, (client, saved) in enumerate(header["clients"]):
+            turn, now_saved = self._roster.take_turn(client, order, SavedState(**saved) if saved else None)
+            turns.append(
+                {
+                    "client": client,
+                    "num_labeled": turn.update.num_labeled,
+                    "metrics": dict(turn.update.metrics),
+                    "journal": list(turn.journal),
+                    "saved": asdict(now_saved),
+                }
+            )
+            own = prefixed("w.", turn.update.weights) | prefixed("x.", turn.update.extras)
+            found |= prefixed(f"{number}/", own)
+        return {"kind": "updates", "turns": turns}, found
 
     def _keep(self, header: dict[str, Any], arrays: dict[str, Array]) -> None:
         if header["order"] == 0:
@@ -121,7 +128,7 @@ def serve(line: socket.socket, data: int) -> None:
     hello, _ = frames.receive(line)
     sys.path[:] = hello["path"]
     arena = Arena.attach(data, hello["layout"])
-    worker = Worker(unpack_world(hello["world"], arena.arrays), Checkpoint(Path(hello["checkpoint"])))
+    worker = Worker(unpack_world(hello["world"], arena.arrays), Checkpoint(Path(hello["checkpoint"]), hello["writer"]))
     while True:
         header, arrays = frames.receive(line)
         try:

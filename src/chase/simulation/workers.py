@@ -1,9 +1,9 @@
 """The fast engine on a CPU: persistent processes of one thread each.
 
-Data lies in shared memory. A round's model goes to each worker once; clients are handed out one at
-a time, the one that took longest in its last turn first, so the workers end together. A worker
-that dies is replaced and its client is run again from its saved state; a client that kills three
-workers ends the run with its name.
+Data lies in shared memory. A round's model goes to each worker once; clients are handed out in small batches, of a
+few dozen clients those that took longest in their last turn first, so the workers end together (``batches``).
+Updates are added as they come. A worker that dies is replaced and its clients are run again from their saved
+states; a batch that kills three workers ends the run with the names of its clients.
 """
 
 from __future__ import annotations
@@ -13,10 +13,11 @@ import selectors
 import socket
 import subprocess
 import sys
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -25,9 +26,13 @@ from chase.core.errors import ChaseError
 from chase.core.messages import ClientId, ClientUpdate, RoundOrder
 from chase.core.weights import Array, Weights, part_of, prefixed
 from chase.learning.inference import CHUNK
-from chase.run.checkpoint import Checkpoint, SavedFile
+from chase.run.checkpoint import Checkpoint
+from chase.run.client_counts import counts_of
 from chase.run.engine import RoundResult
+from chase.run.segments import SavedState
+from chase.server.intake import Intake
 from chase.simulation import frames
+from chase.simulation.batches import plan_batches
 from chase.simulation.worker import pack_world
 from chase.simulation.world import World
 
@@ -46,9 +51,9 @@ class _Task:
     name: str
     order: RoundOrder
     header: dict[str, Any]
-    cost: float
+    take: Callable[[frames.Frame], None]
+    """What is done with the answer, as soon as it comes."""
     deaths: int = 0
-    answer: frames.Frame | None = None
 
 
 @dataclass
@@ -89,10 +94,10 @@ def _order_frame(order: RoundOrder, number: int) -> tuple[dict[str, Any], dict[s
 class Workers:
     """Runs clients in ``count`` processes."""
 
-    def __init__(self, world: World, checkpoint: Checkpoint, saved: Mapping[ClientId, SavedFile], count: int) -> None:
-        self._saved, self._checkpoint, self._test_size = dict(saved), checkpoint, len(world.test)
-        self._run_seed = world.settings.seed
-        self._costs = {client: float(part.size) for client, part in enumerate(world.parts)}
+    def __init__(self, world: World, checkpoint: Checkpoint, count: int) -> None:
+        self._checkpoint, self._test_size, self._started = checkpoint, len(world.test), 0
+        self._settings = world.settings
+        self._costs = world.parts.sizes.astype(np.float64)
         self._header, arrays = pack_world(world)
         self._arena = Arena.holding(arrays)
         self._selector = selectors.DefaultSelector()
@@ -107,50 +112,50 @@ class Workers:
             raise
 
     @property
-    def saved(self) -> Mapping[ClientId, SavedFile]:
-        """The file of every client that has had a turn."""
-        return self._saved
-
-    @property
     def pids(self) -> list[int]:
         """The process ids of the workers."""
         return [worker.process.pid for worker in self._workers]
 
     def run_round(self, orders: Mapping[ClientId, RoundOrder]) -> RoundResult:
         """One turn of every client that has an order."""
-        tasks = {
-            client: _Task(
-                f"client {client}",
-                order,
-                {"kind": "turn", "client": client, "saved": self._saved_header(client)},
-                self._costs[client],
-            )
-            for client, order in orders.items()
-        }
-        self._run(list(tasks.values()))
-        result = RoundResult(orders)
-        for client in sorted(tasks):
-            header, arrays = tasks[client].answer or ({}, {})
-            weights, extras = part_of(arrays, "w."), part_of(arrays, "x.")
-            metrics = header["metrics"]
-            round = orders[client].round
-            result.updates.append(ClientUpdate(client, round, weights, header["num_labeled"], metrics, extras))
-            result.journal.extend(header["journal"])
-            self._saved[client] = SavedFile(**header["saved"])
-            self._costs[client] = sum(s for key, s in metrics.items() if key.startswith("seconds_"))
-        return result
+        intake, journal = Intake(self._settings, orders), dict[ClientId, list[dict[str, Any]]]()
+
+        def take(answer: frames.Frame) -> None:
+            header, arrays = answer
+            for number, turn in enumerate(header["turns"]):
+                client, metrics, own = turn["client"], turn["metrics"], part_of(arrays, f"{number}/")
+                weights, extras, round = part_of(own, "w."), part_of(own, "x."), orders[turn["client"]].round
+                intake.take(ClientUpdate(client, round, weights, turn["num_labeled"], metrics, extras))
+                journal[client] = turn["journal"]
+                self._checkpoint.stage(client, SavedState(**turn["saved"]), counts_of(metrics))
+                self._costs[client] = sum(s for key, s in metrics.items() if key.startswith("seconds_"))
+
+        batches = plan_batches(sorted(orders), self._costs, len(self._workers))
+        self._run([self._task(batch, orders[batch[0]], take) for batch in batches])
+        lines = [line for client in sorted(journal) for line in journal[client]]
+        return RoundResult(orders, intake.updates, intake.mean(), lines)
+
+    def _task(self, batch: list[ClientId], order: RoundOrder, take: Callable[[frames.Frame], None]) -> _Task:
+        name = f"client {batch[0]}" if len(batch) == 1 else f"clients {batch[0]} to {batch[-1]}"
+        clients = [[client, self._saved_header(client)] for client in batch]
+        return _Task(name, order, {"kind": "turns", "clients": clients}, take)
 
     def test_logits(self, weights: Weights) -> Tensor:
         """Outputs on the whole test set, a share a worker, cut at multiples of a chunk."""
         chunks = -(-self._test_size // CHUNK)
         share = -(-chunks // len(self._workers)) * CHUNK
-        order = RoundOrder("", -1, self._run_seed, weights)
+        order, found = RoundOrder("", -1, self._settings.seed, weights), dict[int, Tensor]()
         tasks = [
-            _Task("the test set", order, {"kind": "test", "first": at, "last": min(at + share, self._test_size)}, 1.0)
+            _Task(
+                "the test set",
+                order,
+                {"kind": "test", "first": at, "last": min(at + share, self._test_size)},
+                lambda answer, at=at: found.update({at: torch.from_numpy(answer[1]["logits"])}),  # type: ignore[misc]
+            )
             for at in range(0, self._test_size, share)
         ]
         self._run(tasks)
-        return torch.cat([torch.from_numpy(task.answer[1]["logits"]) for task in tasks if task.answer])
+        return torch.cat([found[at] for at in sorted(found)])
 
     def processor_seconds(self) -> float:
         """What the workers have used so far, those that died since their last answer aside."""
@@ -164,12 +169,13 @@ class Workers:
         self._selector.close()
         self._arena.close()
 
-    def _saved_header(self, client: ClientId) -> dict[str, str] | None:
-        return dict(vars(self._saved[client])) if client in self._saved else None
+    def _saved_header(self, client: ClientId) -> dict[str, Any] | None:
+        saved = self._checkpoint.where(client)
+        return None if saved is None else asdict(saved)
 
     def _run(self, tasks: list[_Task]) -> None:
-        """Hand out the tasks, dearest first, until each has its answer."""
-        waiting = sorted(tasks, key=lambda task: task.cost)
+        """Hand out the tasks, in the order given, until each has its answer."""
+        waiting = tasks[::-1]
         self._idle_deaths = 0
         for worker in self._workers:
             worker.orders.clear()
@@ -203,7 +209,7 @@ class Workers:
         if header["kind"] == "broken":
             raise RuntimeError(f"worker {worker.number} failed:\n{header['text']}")
         if task is not None:
-            task.answer = (header, arrays)
+            task.take((header, arrays))
 
     def _replace(self, dead: _Worker, waiting: list[_Task]) -> _Worker:
         """A new worker in the place of a dead one; what the dead one did goes back to the waiting."""
@@ -244,7 +250,9 @@ class Workers:
             "layout": self._arena.layout,
             "world": self._header,
             "checkpoint": str(self._checkpoint.path),
+            "writer": f"worker-{self._started}",
         }
+        self._started += 1  # a new worker never writes into the segment of a dead one
         frames.send(ours, hello)
         return worker
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,6 +18,7 @@ from chase.core.pools import SampleIds
 from chase.core.randomness import rng
 from chase.data import partition, sources
 from chase.data.coverage import Coverage, coverage
+from chase.data.partition import Parts
 from chase.data.resident import DataSet, Samples
 from chase.settings import Settings
 
@@ -48,17 +49,19 @@ def owners_of(settings: Settings, data: DataSet) -> SampleIds:
     return partition.natural_owners(data.group_sizes, settings.clients, settings.min_owned, settings.seed)
 
 
-def split_among_clients(settings: Settings, data: DataSet) -> list[SampleIds]:
+def split_among_clients(settings: Settings, data: DataSet) -> Parts:
     """The rows of each client; one without any is refused."""
-    parts = PARTITIONS[settings.partition](settings, data)
-    parts = [partition.some_rows(part, settings.data_share, settings.seed, c) for c, part in enumerate(parts)]
+    found = PARTITIONS[settings.partition](settings, data)
+    if settings.data_share < 1.0:
+        found = [partition.some_rows(part, settings.data_share, settings.seed, c) for c, part in enumerate(found)]
     known = data.train_labels >= 0
     if not known.all() and (settings.annotator == "page" or settings.unlabeled == "leave-out"):
-        parts = [part[known[part]] if is_simulated(settings, c) else part for c, part in enumerate(parts)]
-    empty = [client for client, part in enumerate(parts) if part.size == 0]
-    if empty:
+        found = [part[known[part]] if is_simulated(settings, c) else part for c, part in enumerate(found)]
+    parts = Parts.of(found)
+    empty = np.flatnonzero(parts.sizes == 0)
+    if empty.size:
         raise DataError(
-            f"{len(empty)} of {settings.clients} clients would get no sample (client {empty[0]} first): "
+            f"{empty.size} of {settings.clients} clients would get no sample (client {empty[0]} first): "
             "use fewer clients or more data"
         )
     return parts
@@ -81,7 +84,7 @@ def is_simulated(settings: Settings, client: ClientId) -> bool:
     return settings.annotator == "oracle" or client != settings.page_client
 
 
-def left_out(settings: Settings, data: DataSet, parts: list[SampleIds]) -> list[str]:
+def left_out(settings: Settings, data: DataSet, parts: Sequence[SampleIds]) -> list[str]:
     """How many samples no client holds because nobody could label them."""
     unknown = int((data.train_labels < 0).sum())
     held = int(sum((data.train_labels[part] < 0).sum() for part in parts))
@@ -109,9 +112,9 @@ def initial_rows(settings: Settings, client: ClientId, part: SampleIds, truth: N
     return partition.initial_labels(part, truth, settings.initial_labels, settings.initial_per_class, draw)
 
 
-def count_coverage(settings: Settings, data: DataSet, parts: list[SampleIds]) -> Coverage:
+def count_coverage(settings: Settings, data: DataSet, parts: Parts) -> Coverage:
     """Who holds what, and has which labels, before the first round."""
-    labeled = [initial_rows(settings, client, part, data.train_labels) for client, part in enumerate(parts)]
+    labeled = Parts.of([initial_rows(settings, c, part, data.train_labels) for c, part in enumerate(parts)])
     return coverage(data.train_labels, data.classes, parts, labeled, owner_names(settings, data))
 
 
@@ -161,18 +164,19 @@ class World:
     samples: Samples
     truth: NDArray[np.int64]
     num_classes: int
-    parts: list[SampleIds]
+    parts: Parts
     test: Samples
 
     @classmethod
-    def of(cls, settings: Settings, data: DataSet, parts: list[SampleIds] | None = None) -> World:
+    def of(cls, settings: Settings, data: DataSet, parts: Parts | None = None) -> World:
         """The world of these settings; the data is divided here unless that was done before."""
         divided = split_among_clients(settings, data) if parts is None else parts
         return cls(settings, data.train, data.train_labels, data.num_classes, divided, data.test)
 
     def behaviour(self, client: ClientId, usual: Behaviour) -> Behaviour:
         """How a client labels: as usual, or by the cycle."""
-        return behaviour_of(self.settings, usual, self.start(client).pools.unlabeled.size)
+        in_cycles = self.settings.form == "cycles"
+        return behaviour_of(self.settings, usual, self.start(client).pools.unlabeled.size if in_cycles else 0)
 
     def truth_of(self, client: ClientId) -> Truth:
         """What the simulated annotator of a client knows."""

@@ -1,0 +1,132 @@
+"""Takes the updates of a round in as they come, so that they are not all held until the last one is there.
+
+An update waits only for the others of its block of client ids; then the block is added to a running sum and its
+arrays are dropped. What is said of the clients (labelled counts, metrics) stays. The sums are the same in whatever
+order updates come and wherever blocks were added up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from chase.core.errors import UpdateError
+from chase.core.messages import ClientId, ClientUpdate, RoundOrder
+from chase.core.weights import Array, Arrays
+from chase.server.aggregation import BlockSum, Mean, Part, RunningSum, block_of, block_sum
+from chase.server.server import check_update
+from chase.settings import Settings
+
+EXTRAS = "extras/"
+"""Prefix of the arrays that travel beside the weights, in a sum of both."""
+
+
+def adds_up(settings: Settings) -> bool:
+    """Whether an update can be added as it comes: not where each one is needed, or a weight depends on the others."""
+    alone = settings.client_weights != "shuffled" and settings.most_share >= 1.0
+    averaged = settings.combine == "mean" and getattr(settings, "learner", "network") == "network"
+    return settings.form != "isolated" and alone and averaged
+
+
+def extras_of(order: RoundOrder) -> dict[str, Array]:
+    """What an update must bring beside its weights."""
+    return {name: array for name, array in order.extras.items() if not name.startswith("start.")}
+
+
+def summed_arrays(update: ClientUpdate) -> dict[str, Array]:
+    """Weights and what travels beside them, as one."""
+    return {**update.weights, **{f"{EXTRAS}{name}": array for name, array in update.extras.items()}}
+
+
+def weighted(update: ClientUpdate, settings: Settings) -> Part:
+    """The update as a part of a sum."""
+    weight = 1.0 if settings.client_weights == "equal" else float(update.num_labeled)
+    return update.client, summed_arrays(update), weight
+
+
+def without_arrays(update: ClientUpdate) -> ClientUpdate:
+    """What is said of the client."""
+    return replace(update, weights={}, extras={})
+
+
+def blocks_of(clients: Sequence[ClientId]) -> dict[int, list[ClientId]]:
+    """The clients by block, both in order."""
+    found: dict[int, list[ClientId]] = {}
+    for client in sorted(clients):
+        found.setdefault(block_of(client), []).append(client)
+    return found
+
+
+class Intake:
+    """The updates of one round."""
+
+    def __init__(self, settings: Settings, orders: Mapping[ClientId, RoundOrder]) -> None:
+        self._settings, self._orders = settings, orders
+        self._adds_up = adds_up(settings)
+        self._missing = {block: set(clients) for block, clients in blocks_of(list(orders)).items()}
+        self._waiting: dict[int, list[Part]] = {}
+        self._sum = RunningSum(self._missing)
+        self._updates: dict[ClientId, ClientUpdate] = {}
+
+    def take(self, update: ClientUpdate) -> None:
+        """One client's update, checked."""
+        self._answers(update)
+        order = self._orders[update.client]
+        check_update(update, order, extras_of(order))
+        if not self._adds_up:
+            self._updates[update.client] = update
+            return
+        self._updates[update.client] = without_arrays(update)
+        block = block_of(update.client)
+        if update.num_labeled > 0:
+            self._waiting.setdefault(block, []).append(weighted(update, self._settings))
+        self._missing[block].discard(update.client)
+        if not self._missing[block]:
+            parts = self._waiting.pop(block, [])
+            self._add(block, block_sum(parts) if parts else None)
+
+    def take_block(self, block: int, part: BlockSum | None, said: Sequence[ClientUpdate]) -> None:
+        """A block that was added up elsewhere (None: none of its clients has labels), and what its clients said."""
+        for update in said:
+            self._answers(update)
+            self._updates[update.client] = update
+            self._missing[block].discard(update.client)
+        if self._missing[block]:
+            raise UpdateError(f"block {block} of the clients came without {len(self._missing[block])} of them")
+        self._add(block, part)
+
+    def _answers(self, update: ClientUpdate) -> None:
+        if update.client not in self._orders:
+            raise UpdateError(f"update of client {update.client} answers no order of this round")
+        if update.client in self._updates:
+            raise UpdateError(f"update of client {update.client} came twice in this round")
+
+    def _add(self, block: int, part: BlockSum | None) -> None:
+        if part is None:
+            self._sum.skip(block)
+        else:
+            self._sum.add(part)
+
+    @property
+    def updates(self) -> list[ClientUpdate]:
+        """All that came, in id order; without their arrays where they are in ``mean``."""
+        return [self._updates[client] for client in sorted(self._updates)]
+
+    def mean(self) -> Mean | None:
+        """The weighted mean of the round, empty if nobody has labels; None where updates were kept."""
+        counted = [client for client, update in self._updates.items() if update.num_labeled > 0]
+        if not self._adds_up:
+            return None
+        if not counted:
+            return {}, {}
+        for block in sorted(self._waiting):  # some of its clients did not answer
+            self._sum.add(block_sum(self._waiting.pop(block)))
+        order = self._orders[counted[0]]
+        like = {**order.weights, **{f"{EXTRAS}{n}": a for n, a in extras_of(order).items()}}
+        return split_extras(self._sum.mean(like))
+
+
+def split_extras(arrays: Arrays) -> Mean:
+    """What ``summed_arrays`` put together."""
+    weights = {name: array for name, array in arrays.items() if not name.startswith(EXTRAS)}
+    return weights, {name.removeprefix(EXTRAS): a for name, a in arrays.items() if name.startswith(EXTRAS)}
