@@ -149,6 +149,9 @@ def test_directories_of_one_study_are_told_apart(finished: Path, tmp_path: Path)
     assert "Notes" not in publish(tmp_path).read_text()
     (tmp_path / "two" / "notes.md").write_text("The second on a slow machine.\n")
     text = publish(tmp_path).read_text()
+    (tmp_path / "notes.md").write_text("Before the change.\n")
+    text = publish(tmp_path).read_text()
+    assert text.index("Before the change.") < text.index("## In short")
     assert text.index("## What was found") < text.index("### two\n\nThe second on a slow machine.\n\n## ablation (one)")
     for name in ("one", "two"):
         assert f"### ablation ({name}): 4 of 6 jobs are finished" in text

@@ -129,7 +129,7 @@ def publish(root: Path) -> Path:
         raise RunDirectoryError(f"{root} holds no packed study: `chase study export DIR --out {root}/NAME` makes one")
     studies = [(place, result) for place in places for result in read_studies(place)]
     written: set[Path] = set()
-    parts = [HEAD, *why_link(studies), in_short(studies, root), "## What was found\n"]
+    parts = [HEAD, *preface(places, root), *why_link(studies), in_short(studies, root), "## What was found\n"]
     parts += [found_text(name_of(result, place, root), result) for place, result in studies]
     parts += notes_text(places, root)
     for place, result in studies:
@@ -144,6 +144,11 @@ def publish(root: Path) -> Path:
             remove_others(place / "figures", written, [f"{name}-*.svg"])
             remove_others(place / "tables", written, [f"{name}-*{suffix}" for suffix in SUFFIXES])
     return out
+
+
+def preface(places: list[Path], root: Path) -> list[str]:
+    """``notes.md`` of the whole directory stands first, where the directory itself is no study."""
+    return [(root / NOTES).read_text(encoding="utf-8")] if root not in places and (root / NOTES).is_file() else []
 
 
 def why_link(studies: list[tuple[Path, StudyResult]]) -> list[str]:
