@@ -18,9 +18,8 @@ from typing import Any
 
 from chase.cli import main
 from chase.data.sources import load
-from chase.run import checkpoint
+from chase.run import checkpoint, record
 from chase.run.checkpoint import Checkpoint
-from chase.run.record import Record
 from chase.run.segments import SegmentWriter
 
 
@@ -66,17 +65,17 @@ def after_replacing(name: str) -> Callable[[], None]:
 
 def in_lines_of(name: str, round: int, share: float) -> Callable[[], None]:
     """A share of a round's lines is in the file."""
-    plain = Record._append
+    plain = record.append_jsonl
 
-    def append(self: Record, file_name: str, lines: list[dict[str, Any]]) -> None:
-        if file_name == name and lines and lines[0]["round"] == round:
+    def append(path: Path, lines: list[dict[str, Any]]) -> None:
+        if path.name == name and lines and lines[0]["round"] == round:
             text = "".join(json.dumps(line) + "\n" for line in lines)
-            with (self.path / name).open("a") as file:
+            with path.open("a") as file:
                 file.write(text[: int(share * len(text))])
             die()
-        plain(self, file_name, lines)
+        plain(path, lines)
 
-    return lambda: setattr(Record, "_append", append)
+    return lambda: setattr(record, "append_jsonl", append)
 
 
 def while_sweeping(round: int) -> Callable[[], None]:
