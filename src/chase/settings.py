@@ -492,9 +492,22 @@ def values_of(name: str) -> dict[str, Any]:
     known = presets()
     if name in known:
         return read_file(known[name])
-    if name.endswith(".toml") or Path(name).is_file():
-        return read_file(Path(name))
-    raise SettingsError(unknown("preset", name, known) + "; or give the path of a TOML file")
+    if name.endswith(".toml"):
+        values = read_file(Path(name))
+        if "data" not in values:
+            raise SettingsError(f'{name} does not say which data to use: add a line such as data = "digits" or a path')
+        return beside(Path(name), values)
+    raise SettingsError(unknown("preset", name, known) + "; or give a TOML file, a folder of images or a table")
+
+
+def beside(file: Path, values: dict[str, Any]) -> dict[str, Any]:
+    """The values of a file, with paths of data that lie beside it leading there from wherever it is run."""
+    found = {}
+    for key in ("data", "test_data", "data_dir", "init_weights"):
+        value = values.get(key)
+        if isinstance(value, str) and value and not Path(value).is_absolute() and (file.parent / value).exists():
+            found[key] = str(file.parent / value)
+    return values | found
 
 
 def load(name: str, changes: Mapping[str, Any] | None = None) -> Settings:

@@ -30,10 +30,11 @@ def coverage_table(table: Coverage) -> Table:
         for name, values in (("samples", table.samples), ("classes", table.classes_held), ("labelled", labeled)):
             out.add_row(name, str(values.min()), f"{np.median(values):.0f}", str(values.max()))
         return out
-    out.add_column("client", justify="right", no_wrap=True, max_width=32)
+    longest = max(len(name) for name in table.clients)
+    out.add_column("client", justify="right", no_wrap=True, min_width=min(32, longest), max_width=32)
     for title in ("samples", "classes", "labelled"):
         out.add_column(title, justify="right", no_wrap=True, min_width=len(title))
-    out.add_column("holds", no_wrap=True)
+    out.add_column("holds", no_wrap=True, overflow="ellipsis")
     for client, name in enumerate(table.clients):
         numbers = (table.samples[client], table.classes_held[client], labeled[client])
         holds = class_list(table, client).replace("[", r"\[")

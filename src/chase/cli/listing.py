@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
-from typing import Annotated, Any
+from collections.abc import Sequence
+from typing import Annotated, Any, Literal, get_args, get_origin
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from chase import settings as settings_room
@@ -47,7 +49,9 @@ def setting_groups() -> dict[str, dict[str, Any]]:
 
 WhatArg = Annotated[
     str,
-    typer.Argument(help="What to list: presets, strategies, settings, ... or a group of settings, e.g. training."),
+    typer.Argument(
+        help="What to list: presets, strategies, settings, ... a group of settings (training) or one of them (lr)."
+    ),
 ]
 
 
@@ -58,6 +62,9 @@ def show_list(what: WhatArg = "", as_json: Annotated[bool, typer.Option("--json"
         print(json.dumps({**kinds, "setting groups": groups}))
         return
     settings = kinds.pop("settings")
+    if what in settings:
+        show_setting(what)
+        return
     tables = {title: (title, entries) for title, entries in kinds.items()}
     for name, group in groups.items():
         inside = {key: settings[key] for key in group["settings"]}
@@ -66,9 +73,51 @@ def show_list(what: WhatArg = "", as_json: Annotated[bool, typer.Option("--json"
     for title, entries in wanted(tables, what):
         table = Table(title=title, title_justify="left", show_header=False, box=None, padding=(0, 2))
         for name, text in entries.items():
-            table.add_row(name, text)
+            table.add_row(escape(name), escape(text))
         console.print(table)
         console.print()
+
+
+def show_setting(name: str) -> None:
+    """One setting: what it is for, its default and what it may be."""
+    field = settings_room.Settings.model_fields[name]
+    group = next((title for title, kind in settings_room.GROUPS.items() if name in kind.model_fields), "")
+    print(f"{name}: {field.description}")
+    print(f"group:   {group}")
+    print(f"default: {shown_default(field.default)}")
+    print(f"allowed: {allowed(field.annotation, field.metadata)}")
+    print(f"set it:  chase run ... --set {name}={example(field.annotation, field.default)}")
+
+
+def shown_default(value: Any) -> str:
+    """A default as it is written in a TOML file."""
+    return "unset" if value is None else json.dumps(value)
+
+
+def allowed(kind: Any, limits: Sequence[Any]) -> str:
+    """The values that a setting takes, in words."""
+    choices = [
+        part for part in (get_args(kind) if get_origin(kind) is not Literal else (kind,)) if part is not type(None)
+    ]
+    if get_origin(kind) is Literal:
+        return ", ".join(str(choice) for choice in get_args(kind))
+    if get_origin(kind) is list:
+        return "a list of texts"
+    if choices:
+        return " or ".join(allowed(part, limits) for part in choices) + ", or unset"
+    words = {bool: "true or false", int: "a whole number", float: "a number", str: "text"}[kind]
+    signs = {"ge": "at least", "gt": "more than", "le": "at most", "lt": "less than"}
+    said = [
+        f"{text} {getattr(limit, sign)}" for limit in limits for sign, text in signs.items() if hasattr(limit, sign)
+    ]
+    return ", ".join([words, *said])
+
+
+def example(kind: Any, default: Any) -> str:
+    """A value to show how it is written."""
+    if default not in (None, "", []):
+        return str(default).lower() if isinstance(default, bool) else str(default)
+    return "true" if bool in (kind, *get_args(kind)) else "VALUE"
 
 
 def wanted(tables: dict[str, tuple[str, dict[str, str]]], what: str) -> list[tuple[str, dict[str, str]]]:
@@ -76,5 +125,5 @@ def wanted(tables: dict[str, tuple[str, dict[str, str]]], what: str) -> list[tup
     found = [table for name, table in tables.items() if what in ("", name, *name.split(": "))]
     if not found:
         names = dict.fromkeys(part for name in tables for part in name.split(": "))
-        raise SettingsError(unknown("list", what, names))
+        raise SettingsError(unknown("list", what, [*names, *settings_room.Settings.model_fields]))
     return found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any
@@ -15,6 +16,7 @@ from chase.cli.coverage import show_coverage
 from chase.cli.people import page_beside
 from chase.cli.progress import RunProgress
 from chase.cli.terminal import print_table
+from chase.data import sources
 from chase.home.page.serving import PORT, Address, bind
 from chase.report import tables
 from chase.report.runs import read_run
@@ -22,8 +24,12 @@ from chase.run.comparison import is_comparison, method_changes, plan_arms, read_
 from chase.run.experiment import Experiment
 from chase.run.metrics import stop_reason
 from chase.settings import GROUPS
+from chase.simulation.recommended import own_values
 
-PresetArg = Annotated[str, typer.Argument(help="A preset (see `chase list`) or the path of a TOML file.")]
+PresetArg = Annotated[
+    str,
+    typer.Argument(help="A preset (see `chase list`), a TOML file, or your own data: a folder, CSV or parquet file."),
+]
 StrategyOpt = Annotated[
     str | None, typer.Option("--strategy", "-s", help="Method, e.g. chase; several with commas are compared.")
 ]
@@ -72,18 +78,27 @@ def run(
     changes = settings_room.parse_changes(change or [])
     changes |= given(rounds=rounds, data_dir=data_dir, annotator=annotator, page_client=page_client, wait=wait)
     methods = [] if strategy is None else strategy.split(",")
+    base = values_of(preset, changes)
     if len(methods) > 1 or seeds is not None:
-        values = settings_room.values_of(preset) | changes
+        values = base | changes
         first = settings_room.from_mapping(values).seed
         arms = plan_arms(values, methods or [values.get("strategy", "chase")], range(first, first + (seeds or 1)))
         compare(arms, out or new_directory(preset, "comparison"), as_json)
         return
     if strategy is not None:
         changes |= method_changes(strategy)
-    chosen = settings_room.load(preset, changes)
+    chosen = settings_room.from_mapping(base | changes).resolved()
     if chosen.annotator == "page":
         bind(Address(port=page_port)).close()  # a port in use is refused before a directory is made
     go(Experiment.begin(chosen, out or new_directory(preset, chosen.strategy)), as_json, page_port)
+
+
+def values_of(name: str, changes: Mapping[str, Any]) -> dict[str, Any]:
+    """The values of a preset or a TOML file, or those recommended for the data at a path."""
+    is_data = sources.looks_like_path(name) and not name.endswith(".toml") and name not in settings_room.presets()
+    if not is_data:
+        return settings_room.values_of(name)
+    return own_values(name, changes)
 
 
 def given(**options: Any) -> dict[str, Any]:
@@ -94,7 +109,7 @@ def given(**options: Any) -> dict[str, Any]:
 def new_directory(preset: str, what: str) -> Path:
     """A directory below ``runs`` that tells what it holds and when it was begun."""
     stamp = datetime.now().strftime("%Y%m%d-%H%M%S")
-    return Path("runs") / f"{Path(preset).stem}-{what.replace(':', '.')}-{stamp}"
+    return Path("runs") / f"{Path(preset).resolve().stem}-{what.replace(':', '.')}-{stamp}"
 
 
 def resume(

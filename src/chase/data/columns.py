@@ -64,6 +64,7 @@ def fill_columns(table: Table, options: DataOptions) -> DataOptions:
     image, text = options.image_column, options.text_column
     if image and text:
         raise DataError(f"image_column = {image} and text_column = {text}: give one of them")
+    may_name = options.id_column != NONE
     options = replace(options, label_column=label, site_column=site, id_column=key)
     if not image and not text and not options.columns:
         image, text = found["image"], "" if found["image"] else found["text"]
@@ -71,7 +72,19 @@ def fill_columns(table: Table, options: DataOptions) -> DataOptions:
         return replace(options, image_column=image, text_column=text, columns=())
     if options.columns:
         return options
-    return _by_content(table, options, [n for n in names if n not in (label, site, key)])
+    rest = [n for n in names if n not in (label, site, key)]
+    if may_name and not key:
+        options, rest = _with_key(table, options, rest)
+    return _by_content(table, options, rest)
+
+
+def _with_key(table: Table, options: DataOptions, names: Sequence[str]) -> tuple[DataOptions, list[str]]:
+    """A column of single words that are all different names the rows, where there are other columns to learn from."""
+    for name in names:
+        if len(names) > 1 and shape_of(table, name) == "text" and _is_key(table, name):
+            if not any(" " in str(cell).strip() for cell in table.cells(name, "id")):
+                return replace(options, id_column=name), [n for n in names if n != name]
+    return options, list(names)
 
 
 def _chosen(wanted: str, found: str) -> str:

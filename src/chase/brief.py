@@ -1,0 +1,42 @@
+"""The answers that must come at once: ``chase --version`` and ``chase --help``, without loading what runs need."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from chase import __version__
+
+ABOUT = "Federated active learning: CHASe, its rivals, and a page for the people who label."
+COMMANDS = {
+    "run": "Run federated active learning on a preset, a TOML file or your own data.",
+    "resume": "Resume a run or a comparison that was stopped.",
+    "show": "Show one run as a table.",
+    "report": "Compare any number of runs on one self-contained HTML page.",
+    "export": "Write the model of a run as files that need no chase.",
+    "predict": "Predict the class of images, texts or rows of a table.",
+    "demo": "Compare CHASe with random selection on scikit-learn's digits.",
+    "list": "List presets, data sets, strategies, models and settings; or explain one setting.",
+    "watch": "Watch a run or a study in the terminal.",
+    "label": "Serve the labelling page of a client's home; export and import labels.",
+    "data": "Data sets: list, fetch and inspect them.",
+    "study": "Run an experiment of the paper; list, export and publish them.",
+    "site": "Make a site from its own data, look after it, connect it to a federation.",
+    "federation": "Found a federation of sites, serve and run it; or try it on one machine.",
+}
+"""Every command with a line about it; a test compares the names with those that there are."""
+
+
+def answer(arguments: Sequence[str]) -> str | None:
+    """What to print for these arguments, None if they ask for more than that."""
+    if list(arguments) == ["--version"]:
+        return f"chase {__version__}"
+    if list(arguments) != ["--help"]:
+        return None
+    width = max(len(name) for name in COMMANDS) + 2
+    commands = "\n".join(f"  {name:{width}}{about}" for name, about in COMMANDS.items())
+    return (
+        f"Usage: chase [OPTIONS] COMMAND [ARGS]...\n\n  {ABOUT}\n\nOptions:\n  --version  Show the version and exit.\n"
+        f"  --help     Show this message and exit.\n\nCommands:\n{commands}\n\n"
+        "First steps: chase run digits; chase run PATH, for a folder of images or a CSV file of your own.\n"
+        "Help on a command: chase COMMAND --help."
+    )

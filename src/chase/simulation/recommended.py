@@ -1,0 +1,88 @@
+"""Settings for a user's own data that has none: ``chase run items.csv``.
+
+Decided by what the data is: sites where the data names them, else an even division; a network, optimiser and number of
+rounds that end within two minutes for some thousand samples. The closed-form learner is taken where there is one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from chase.core.errors import DataError
+from chase.data import folders, sources
+from chase.data.pictures import PictureError, read_header
+from chase.data.resident import DataSet
+from chase.settings import Settings, from_mapping
+
+LARGEST = 64
+"""Images are not made larger than this by default."""
+TEXT_LENGTH = 400
+"""Words kept of a text."""
+MOST_CLIENTS = 10
+LEAST = 40
+"""Labelled samples per client, where clients are not given by the data."""
+ROUNDS = 20
+
+NETWORKS: dict[str, dict[str, Any]] = {
+    "image": {"net": "mnist-cnn", "optimizer": "adam", "lr": 0.001},
+    "text": {"net": "text-bag", "optimizer": "adam", "lr": 0.005},
+    "table": {"net": "mlp", "optimizer": "adam", "lr": 0.003},
+    "vectors": {"net": "mlp", "optimizer": "adam", "lr": 0.003},
+}
+"""What a network of each kind of data is trained with."""
+
+
+def own_values(path: str, changes: Mapping[str, Any]) -> dict[str, Any]:
+    """Values for the data at a path; ``changes`` are what the user said of it."""
+    values: dict[str, Any] = {"data": path, "text_length": TEXT_LENGTH, **_image_size(Path(path))}
+    chosen = from_mapping(values | {key: value for key, value in changes.items() if key in Settings.model_fields})
+    data = sources.load(path, chosen.data_dir, chosen.data_options)
+    return values | for_data(data)
+
+
+def for_data(data: DataSet) -> dict[str, Any]:
+    """Division, learner and rounds for a data set."""
+    labeled = int((data.train_labels >= 0).sum())
+    values: dict[str, Any] = {**NETWORKS[data.train.kind], **_clients(data, labeled)}
+    if "learner" in Settings.model_fields:
+        values = {"learner": "closed-form", **_clients(data, labeled)}
+    values |= {"strategy": "margin", "behaviour": "AbCo", "rounds": ROUNDS, "local_epochs": 5, "initial_per_class": 1}
+    if data.train.kind == "image" and min(data.train.shape[1:]) < 16:
+        values["net"] = "tiny-cnn"
+    share = min(1.0, max(0.02, 2 * data.num_classes * values["clients"] / max(1, labeled)))
+    values["initial_labels"] = round(share, 3)
+    return values
+
+
+def _clients(data: DataSet, labeled: int) -> dict[str, Any]:
+    if data.groups is not None:
+        sizes = np.bincount(data.groups, minlength=len(data.group_names))
+        fit = int((sizes >= 2).sum())
+        if fit:
+            return {"partition": "natural", "clients": min(fit, 100), "min_owned": 1}
+    return {"partition": "iid", "clients": max(1, min(MOST_CLIENTS, labeled // LEAST))}
+
+
+def _image_size(path: Path) -> dict[str, Any]:
+    """A size for images in a folder that differ in size or are large; nothing otherwise."""
+    if not path.is_dir() or any(path.glob("*.parquet")) or any(path.glob("*.csv")):
+        return {}
+    try:
+        files = folders.image_files(path)[0]
+    except DataError:
+        return {}
+    sizes: set[tuple[int, int]] = set()
+    for file in files:
+        try:
+            header = read_header(file)
+        except PictureError:
+            continue
+        if header.width:
+            sizes.add((header.width, header.height))
+    smallest = min((min(size) for size in sizes), default=0)
+    odd = len(sizes) > 1 or any(width != height or width > LARGEST for width, height in sizes)
+    return {"image_size": min(LARGEST, max(16, smallest))} if odd else {}
