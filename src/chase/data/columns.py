@@ -81,9 +81,9 @@ def fill_columns(table: Table, options: DataOptions) -> DataOptions:
 def _with_key(table: Table, options: DataOptions, names: Sequence[str]) -> tuple[DataOptions, list[str]]:
     """A column of single words that are all different names the rows, where there are other columns to learn from."""
     for name in names:
-        if len(names) > 1 and shape_of(table, name) == "text" and _is_key(table, name):
-            if not any(" " in str(cell).strip() for cell in table.cells(name, "id")):
-                return replace(options, id_column=name), [n for n in names if n != name]
+        words = len(names) > 1 and shape_of(table, name) == "text" and _is_key(table, name)
+        if words and not any(" " in str(cell).strip() for cell in table.cells(name, "id")):
+            return replace(options, id_column=name), [n for n in names if n != name]
     return options, list(names)
 
 
