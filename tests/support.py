@@ -24,7 +24,8 @@ from chase.models.catalog import NetSpec, build
 from chase.models.net import get_weights
 from chase.run.checkpoint import Checkpoint
 from chase.run.experiment import net_spec
-from chase.server.server import Server, new_start
+from chase.server.closed_form import make_server
+from chase.server.server import new_start
 from chase.settings import Settings, from_mapping
 from chase.simulation.clients import SimulatedClients
 from chase.simulation.world import World, split_among_clients
@@ -168,8 +169,8 @@ def simulate(
     roster, saved, story = SimulatedClients(world, Checkpoint(where)), {}, Story()
     story.initial = {int(s) for client in range(settings.clients) for s in world.start(client).pools.labeled}
     first = new_start(net_spec(settings, data), settings)
-    server = Server("run", settings, first.weights, first.extras, net_spec(settings, data))
-    for round in range(1, settings.rounds + 1):
+    server = make_server("run", settings, first, net_spec(settings, data))
+    for round in [*server.preparation, *range(1, settings.rounds + 1)]:
         orders, updates, journal = server.orders(round), [], []
         clients = list(orders) if shuffle is None else rng(shuffle, "order", round).permutation(list(orders)).tolist()
         for client in clients:
@@ -177,6 +178,8 @@ def simulate(
             updates.append(turn.update)
             journal += turn.journal
         server.aggregate(orders, updates)
+        if round < 1:
+            continue
         story.updates += updates
         story.asked += sorted(journal, key=lambda line: (line["client"], line["sample"]))
         story.weights.append(digest(server.weights))

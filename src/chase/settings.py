@@ -30,6 +30,9 @@ PRESETS = Path(__file__).parent / "presets"
 LOGGERS = {"tensorboard": "torch.utils.tensorboard", "mlflow": "mlflow"}
 """What ``log_to`` may name, and the module that each is imported from."""
 
+FEATURES = ("patches", "hashed-text", "table", "given", "net")
+"""Feature maps of the closed-form learner."""
+
 AlignMode = Literal["none", "local", "global", "both", "all-global"]
 
 
@@ -98,8 +101,26 @@ class ClientSettings(SettingsGroup):
 
 
 class ModelSettings(SettingsGroup):
-    """The network that the clients train."""
+    """How a model is learnt: a network that the clients train, or fixed features and a head solved from sums."""
 
+    learner: Literal["network", "closed-form"] = Field(
+        "network",
+        description="network (clients train by SGD, the server averages) or closed-form (fixed features; clients send "
+        "sums over their labelled samples, the server solves a linear head)",
+    )
+    features: str = Field(
+        "auto", description="closed-form: feature map by name (see `chase list features`); auto = by the kind of data"
+    )
+    filters: int = Field(200, ge=8, le=1000, description="closed-form: patch filters of images")
+    fit_passes: int = Field(6, ge=0, le=50, description="closed-form: passes of k-means over the clients' patches")
+    feature_seed: int = Field(0, ge=0, le=2**62, description="closed-form: seed of what features draw, for all seeds")
+    ridge: float = Field(0.0, ge=0, description="closed-form: ridge weight (0 = by generalised cross-validation)")
+    min_labels: int = Field(
+        0,
+        ge=0,
+        description="closed-form: labels that a client must have, and new ones it must add, before it sends (0 = 1 in "
+        "simulation, 10 in a federation)",
+    )
     net: str = Field("tiny-cnn", description="network by name, or package.module:function")
     init_weights: str = Field("", description="safetensors file to start from")
     init: Init = Field(
@@ -294,10 +315,39 @@ class Settings(  # the last group first: pydantic collects the fields of the las
             "loss": method.loss if self.loss is None else self.loss,
             "server_lr": SERVERS[self.server].lr if self.server_lr is None else self.server_lr,
         }
+        if self.learner == "closed-form":
+            fill |= self._closed_form_choices()
         fill["awaken"] = fill["freeze"] if self.awaken is None else self.awaken
         full = self.model_copy(update=fill)
         full._check_together()
         return full
+
+    def _closed_form_choices(self) -> dict[str, Any]:
+        """What a method leaves open, where nothing is trained; choices that need a trained network are refused."""
+        trained = {
+            "align": self.align not in (None, "none"),
+            "loss": self.loss == "kcfu",
+            "augment": self.augment,
+            "prox": self.prox > 0,
+            "form": self.form in ("cycles", "reset"),
+            "server": self.server != "fedavg",
+            "device": self.device != "cpu",
+        }
+        wrong = [key for key, given in trained.items() if given]
+        if wrong:
+            raise SettingsError(
+                f"{wrong[0]} = {getattr(self, wrong[0])!r}, but learner = 'closed-form' trains no network: leave it out"
+            )
+        if self.strategy in ("ll4al", "bald", "kafal"):
+            raise SettingsError(
+                f"strategy '{self.strategy}' needs a network that is trained, and learner = 'closed-form' has none: "
+                "use margin, badge or another, or learner=network"
+            )
+        if self.features == "net" and not self.init_weights:
+            raise SettingsError("features = 'net' use a trained network: set init_weights to its safetensors file")
+        if self.features not in ("auto", *FEATURES):
+            raise SettingsError(unknown("features", self.features, ["auto", *FEATURES]))
+        return {"align": "none", "loss": "cross-entropy", "model": "global"}
 
     def _check_together(self) -> None:
         if self.annotator == "page" and self.page_client >= self.clients:
@@ -318,7 +368,7 @@ class Settings(  # the last group first: pydantic collects the fields of the las
             raise SettingsError(
                 f"loss = 'kcfu', but strategy '{self.strategy}' trains with a loss of its own: leave `loss` out"
             )
-        if self.model == "global" and "model" not in self.needs:
+        if self.model == "global" and "model" not in self.needs and self.learner == "network":
             raise SettingsError(
                 f"model = 'global', but strategy '{self.strategy}' does not choose between the local and the "
                 "global model: leave `model` out"
@@ -338,6 +388,8 @@ class Settings(  # the last group first: pydantic collects the fields of the las
     @property
     def keeps_local_model(self) -> bool:
         """Whether a client keeps its last local weights."""
+        if self.learner == "closed-form":
+            return bool(self.needs & {"local_model", "before"}) or self.form == "isolated"
         reads_local = "model" in self.needs and self.model == "local"
         reads_before = "before" in self.needs
         return reads_local or reads_before or "local_model" in self.needs or self.aligns or self.form == "isolated"

@@ -111,9 +111,23 @@ def test_the_kernel_of_patches_equals_the_plain_definition() -> None:
             expected[0, quarter] += np.maximum(0.0, response - 0.25)
             expected[1, quarter] += np.maximum(0.0, -response - 0.25)
             seen[quarter] += 1
-    found = made.raw(params, samples, torch.tensor([2]))[0].reshape(2, 4, 5)
-    assert found == pytest.approx(expected / seen[:, None], abs=1e-4)
+    found = made.raw(params, samples, torch.tensor([2]))[0]
+    assert found[:40].reshape(2, 4, 5) == pytest.approx(expected / seen[:, None], abs=1e-4)
+    corner = pixels[:, :5, :4].reshape(3, -1)  # quarters of nine rows overlap in the middle one
+    assert found[40:52:4] == pytest.approx(corner.mean(axis=1), abs=1e-5)
+    assert found[52::4] == pytest.approx(corner.std(axis=1), abs=1e-5)
     assert isinstance(_Kernel(made, torch.zeros(48, 5), torch.zeros(5)), _Kernel)
+
+
+@pytest.mark.parametrize(("name", "samples"), CASES, ids=[name for name, _ in CASES])
+def test_plain_torch_gives_the_same_features_for_export(name: str, samples: Samples) -> None:
+    samples = replace(samples, mean=(0.3,), std=(0.7,)) if name not in ("text", "colour") else samples
+    samples = replace(samples, mean=(0.3, 0.4, 0.5), std=(0.7, 0.6, 0.5)) if name == "colour" else samples
+    feature_map, some = small_map(samples), torch.tensor([3, 11, 2])
+    params = fit(feature_map, [(samples, torch.arange(len(samples)))])
+    assert {key: array.shape for key, array in params.items()} == feature_map.shapes
+    plain = feature_map.embed({key: torch.from_numpy(array) for key, array in params.items()}, samples.ready(some))
+    assert plain.numpy() == pytest.approx(feature_map.raw(params, samples, some), abs=2e-4)
 
 
 def test_directions_have_length_one_and_point_at_what_is_there() -> None:

@@ -13,12 +13,13 @@ from chase.annotation.annotator import Annotator
 from chase.annotation.behaviour import Behaviour, behaviours, per_cycle
 from chase.annotation.oracle import Oracle
 from chase.client.context import ClientContext
+from chase.client.spec import net_spec
 from chase.client.turn import Client, StateStore
+from chase.closed_form.model import build_model
 from chase.core.errors import SettingsError
 from chase.core.messages import ClientId
 from chase.core.pools import SampleIds
 from chase.data.resident import Samples
-from chase.models.catalog import NetSpec, build
 from chase.settings import Settings
 
 
@@ -33,7 +34,7 @@ class Truth:
 def build_net(settings: Settings, samples: Samples, num_classes: int) -> nn.Module:
     """The network that the settings name for these samples, with its initial weights, on the device they name."""
     check_device(settings.device)
-    net = build(NetSpec.of(settings.net, samples, num_classes, settings.dropout, settings.init), settings.seed)
+    net = build_model(net_spec(settings, samples, num_classes), settings.seed)
     net.plain_kernels = settings.kernels == "plain"  # type: ignore[assignment]
     return net.to(settings.device)
 

@@ -11,7 +11,9 @@ from chase.acquisition.pool_view import Models, PoolView, Which
 from chase.acquisition.strategy import picks_by_chance
 from chase.annotation.annotator import Question
 from chase.client.context import ClientContext, Costs
+from chase.client.contribute import own_solution
 from chase.client.state import ClientState
+from chase.closed_form.model import build_model
 from chase.core.errors import SettingsError
 from chase.core.messages import RoundOrder
 from chase.core.pools import SampleIds, is_in
@@ -21,7 +23,6 @@ from chase.learning import training
 from chase.learning.distillation import Distillation
 from chase.learning.inference import logits
 from chase.learning.loss_prediction import loss_extras
-from chase.models.catalog import build
 from chase.models.net import get_weights, set_weights
 from chase.settings import Settings
 
@@ -155,7 +156,9 @@ def model_before(state: ClientState) -> Weights:
 def train_alone(context: ClientContext, state: ClientState, order: RoundOrder) -> tuple[Weights, int]:
     """A model trained from the run's first weights on this client's labels alone, and its passes outside training."""
     settings, labeled = context.settings, state.pools.labeled
-    set_weights(context.net, get_weights(build(context.spec, order.seed)))
+    if settings.learner == "closed-form":
+        return own_solution(context, state, order), 0
+    set_weights(context.net, get_weights(build_model(context.spec, order.seed)))
     if labeled.size == 0:
         return get_weights(context.net), 0
     job = training.TrainingTask(

@@ -8,6 +8,8 @@ import numpy as np
 from torch import nn
 
 from chase.annotation.behaviour import Behaviour
+from chase.client.spec import net_spec
+from chase.client.state import ClientState
 from chase.core.messages import ClientId
 from chase.core.pools import SampleIds
 from chase.core.timing import Stopwatch
@@ -52,5 +54,18 @@ class ClientContext:
     @property
     def spec(self) -> NetSpec:
         """How the network is built."""
-        settings = self.settings
-        return NetSpec.of(settings.net, self.samples, self.num_classes, settings.dropout, settings.init)
+        return net_spec(self.settings, self.samples, self.num_classes)
+
+
+def turn_metrics(state: ClientState, costs: Costs) -> dict[str, float]:
+    """What every turn reports: labels, costs, pools and seconds."""
+    metrics = {
+        "labels": float(state.labels_spent),
+        "inferences": float(costs.inferences),
+        "inferred_samples": float(costs.distinct),
+        "picks": float(costs.picks),
+        "ranked_picks": float(costs.ranked_picks),
+        "chance_picks": float(costs.chance_picks),
+    }
+    metrics |= {f"pool_{name}": float(size) for name, size in state.pools.sizes().items()}
+    return metrics | {f"seconds_{phase}": seconds for phase, seconds in costs.stopwatch.seconds.items()}

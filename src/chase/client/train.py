@@ -10,7 +10,8 @@ from torch import Tensor
 
 from chase.acquisition import freeze_awaken
 from chase.client.choose import BEFORE, training_plan
-from chase.client.context import ClientContext, Costs
+from chase.client.context import ClientContext, Costs, turn_metrics
+from chase.client.contribute import HISTORY, contribute, history_is_full
 from chase.client.labelled_loss import method_loss
 from chase.client.state import ClientState
 from chase.core.messages import ClientUpdate, RoundOrder
@@ -28,7 +29,7 @@ from chase.models.net import get_weights, set_weights, with_embedding
 def rest_and_watch(context: ClientContext, state: ClientState, order: RoundOrder) -> ClientState:
     """Freeze, awaken, and draw the samples to watch (Alg. 2)."""
     settings, pools = context.settings, state.pools
-    if settings.freeze:
+    if settings.freeze and (settings.learner == "network" or history_is_full(context, state)):
         pools = freeze_awaken.freeze(pools, state.watched, state.ev_of(state.watched))
     if settings.awaken:
         below = settings.awaken_below * context.behaviour.budget
@@ -75,6 +76,8 @@ def train(
     """Freeze, awaken, watch and train; a client without labels does not train and has weight 0."""
     settings = context.settings
     state = rest_and_watch(context, state, order)
+    if settings.learner == "closed-form":
+        return send_sums(context, state, order, costs)
     labeled = state.pools.labeled
     metrics: dict[str, float] = {}
     local, extras = order.origin, loss_extras(order.extras, "start.") or loss_extras(order.extras)
@@ -104,18 +107,30 @@ def train(
             ev = epistemic_variation(outcome.observed)
             metrics |= {"observed_ev_sum": float(ev.sum()), "observed_ev_count": float(ev.size)}
             metrics["observed_inferences"] = metrics.get("observed_inferences", 0.0) + outcome.observed.size
-    metrics |= {
-        "labels": float(state.labels_spent),
-        "inferences": float(costs.inferences),
-        "inferred_samples": float(costs.distinct),
-        "picks": float(costs.picks),
-        "ranked_picks": float(costs.ranked_picks),
-        "chance_picks": float(costs.chance_picks),
-    }
-    metrics |= {f"pool_{name}": float(size) for name, size in state.pools.sizes().items()}
-    metrics |= {f"seconds_{phase}": seconds for phase, seconds in costs.stopwatch.seconds.items()}
+    metrics |= turn_metrics(state, costs)
     after = replace(remember(context, state, order, local, extras), turn=state.turn + 1)
     return after, ClientUpdate(context.client, order.round, local, int(labeled.size), metrics, extras)
+
+
+def send_sums(
+    context: ClientContext, state: ClientState, order: RoundOrder, costs: Costs
+) -> tuple[ClientState, ClientUpdate]:
+    """The closed-form learner's part: sums of what is newly labelled, instead of training."""
+    metrics: dict[str, float] = {}
+    with costs.stopwatch.phase("sums"):
+        state, sums, local = contribute(context, state, order)
+    if context.settings.tracks_ev and state.watched.size:
+        ev = state.ev_of(state.watched)
+        metrics |= {"ev_sum": float(ev.sum()), "ev_count": float(ev.size)}
+    if context.settings.observe_ev and HISTORY in state.extras:
+        ev = state.ev_of(observed_samples(context, state))
+        metrics |= {"observed_ev_sum": float(ev.sum()), "observed_ev_count": float(ev.size)}
+    if context.settings.keeps_local_model and state.pools.labeled.size:
+        state = replace(state, local_weights=local)
+    metrics |= turn_metrics(state, costs)
+    weights = local if context.settings.form == "isolated" else {}
+    count = int(state.pools.labeled.size)
+    return replace(state, turn=state.turn + 1), ClientUpdate(context.client, order.round, weights, count, metrics, sums)
 
 
 def observed_samples(context: ClientContext, state: ClientState) -> SampleIds:

@@ -21,6 +21,7 @@ import numpy as np
 from chase.annotation.annotator import Annotator, Question
 from chase.client.choose import choose
 from chase.client.context import ClientContext, Costs
+from chase.client.contribute import PREPARE, fit_step, observe
 from chase.client.state import ClientState
 from chase.client.train import train
 from chase.core.errors import ChaseError, ClientError, DivergedError
@@ -59,7 +60,8 @@ def own_model(context: ClientContext, state: ClientState, order: RoundOrder) -> 
     """The order as the client takes it: in isolation its own last model stands for the global one."""
     if context.settings.form != "isolated" or state.local_weights is None:
         return order
-    return replace(order, weights=state.local_weights, extras=loss_extras(state.extras))
+    extras = order.extras if context.settings.learner == "closed-form" else loss_extras(state.extras)
+    return replace(order, weights=state.local_weights, extras=extras)
 
 
 class Client:
@@ -87,6 +89,8 @@ class Client:
         done = self._store.committed(order.run, order.round)
         if done is not None:
             return done
+        if order.phase == PREPARE:
+            return self._prepare(order)
         costs, state, classes = Costs(), self.state, self.context.num_classes
         with self._stage(order, "taking in answers"):
             state = state.take_in(self._annotator.answers(state.turn), classes)
@@ -95,6 +99,8 @@ class Client:
             state = replace(state, pools=state.pools.give_back(overdue))
             order = own_model(self.context, state, order)
         with self._stage(order, "selection"):
+            if self.context.settings.learner == "closed-form":
+                state = observe(self.context, state, order, costs)
             state, questions = choose(self.context, state, order, costs)
         with self._stage(order, "asking"):
             self._annotator.ask(questions)
@@ -106,6 +112,14 @@ class Client:
         with self._stage(order, "saving"):
             self._store.commit(order.run, order.round, turn)
         self._state = state
+        return turn
+
+    def _prepare(self, order: RoundOrder) -> Turn:
+        """A preparatory step: sums over the samples, no question and no change of state."""
+        with self._stage(order, "fitting features"):
+            turn = Turn(fit_step(self.context, self.state, order), self.state, ())
+        with self._stage(order, "saving"):
+            self._store.commit(order.run, order.round, turn)
         return turn
 
     def _journal(self, questions: list[Question], state: ClientState) -> tuple[dict[str, Any], ...]:

@@ -43,11 +43,34 @@ class InputSpec:
     """Shape of one stored sample."""
     vocabulary: int = 0
     columns: tuple[Column, ...] = ()
+    mean: tuple[float, ...] = (0.0,)
+    """How samples are normalised for a network: what ``embed`` has to undo."""
+    std: tuple[float, ...] = (1.0,)
 
     @classmethod
     def of(cls, samples: Samples) -> InputSpec:
         """For these samples."""
-        return cls(samples.kind, tuple(samples.inputs.shape[1:]), samples.vocabulary, samples.columns)
+        shape = tuple(samples.inputs.shape[1:])
+        return cls(samples.kind, shape, samples.vocabulary, samples.columns, samples.mean, samples.std)
+
+    def to_json(self) -> dict[str, Any]:
+        """As plain values."""
+        columns = [column.to_json() for column in self.columns]
+        return {
+            "kind": self.kind,
+            "shape": list(self.shape),
+            "vocabulary": self.vocabulary,
+            "columns": columns,
+            "mean": list(self.mean),
+            "std": list(self.std),
+        }
+
+    @classmethod
+    def from_json(cls, body: Mapping[str, Any]) -> InputSpec:
+        """What ``to_json`` gave."""
+        columns = tuple(Column.from_json(column) for column in body["columns"])
+        shape, mean, std = tuple(body["shape"]), tuple(body["mean"]), tuple(body["std"])
+        return cls(body["kind"], shape, body["vocabulary"], columns, mean, std)
 
 
 class FeatureMap(Protocol):
@@ -63,6 +86,11 @@ class FeatureMap(Protocol):
         """Numbers per sample."""
         ...
 
+    @property
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """The parameters after the last step, all float32, by name."""
+        ...
+
     def sums(self, step: int, params: Arrays, samples: Samples, rows: Tensor) -> dict[str, Array]:
         """What a client sends in a step: float64 arrays that add up over clients."""
         ...
@@ -73,6 +101,10 @@ class FeatureMap(Protocol):
 
     def raw(self, params: Arrays, samples: Samples, rows: Tensor) -> NDArray[np.float32]:
         """Features before standardisation (rows, width); a sample's row does not depend on the others."""
+        ...
+
+    def embed(self, params: Mapping[str, Tensor], ready: Tensor) -> Tensor:
+        """``raw`` in plain torch on samples as a network takes them, for export: equal to rounding."""
         ...
 
 

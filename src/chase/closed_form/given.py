@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -38,6 +40,15 @@ class Given:
     def width(self) -> int:
         """Numbers in a vector."""
         return self.spec.shape[0]
+
+    @property
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """Mean and deviation."""
+        return {"mean": (self.width,), "std": (self.width,)}
+
+    def embed(self, params: Mapping[str, Tensor], ready: Tensor) -> Tensor:
+        """The vectors as they came."""
+        return ready * torch.tensor(self.spec.std) + torch.tensor(self.spec.mean)
 
     def sums(self, step: int, params: Arrays, samples: Samples, rows: Tensor) -> dict[str, Array]:
         """Moments of the vectors."""

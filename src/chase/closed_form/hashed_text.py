@@ -10,6 +10,7 @@ projected to ``wide`` numbers by a fixed sparse random matrix of signs (Achliopt
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -37,7 +38,7 @@ class HashedText:
     """n-grams of tokens as a dense vector."""
 
     spec: InputSpec
-    buckets: int = 2**18
+    buckets: int = 2**16
     wide: int = 1024
     seed: int = 0
 
@@ -58,9 +59,36 @@ class HashedText:
         return self.wide
 
     @property
+    def pads(self) -> bool:
+        """Words are padded with token 0; characters with blanks."""
+        return self.spec.vocabulary >= CHARACTERS
+
+    @property
     def longest(self) -> int:
         """Tokens in the longest n-gram: two words, or five characters."""
         return 5 if self.spec.vocabulary < CHARACTERS else 2
+
+    @property
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """Inverse document frequencies and the standardisation."""
+        return {"idf": (self.buckets,), "mean": (self.wide,), "std": (self.wide,)}
+
+    def embed(self, params: Mapping[str, Tensor], ready: Tensor) -> Tensor:
+        """The same n-grams, hashes and projection in torch; hashes wrap around like unsigned ones."""
+        tokens = ready.long()
+        state, columns, real = torch.zeros_like(tokens), [], []
+        for n in range(1, min(self.longest, tokens.shape[1]) + 1):
+            ends = tokens[:, n - 1 :]
+            state = torch_mixed(state[:, : ends.shape[1]] * 31 + ends + 1, n)
+            columns.append(state & (self.buckets - 1))
+            real.append((ends != 0) if self.pads else torch.ones_like(ends, dtype=torch.bool))
+        column, there = torch.cat(columns, dim=1), torch.cat(real, dim=1).float()
+        counts = torch.zeros((tokens.shape[0], self.buckets)).scatter_add(1, column, there).gather(1, column)
+        weight = torch.log1p(counts) * params["idf"][column] * there / counts.clamp(min=1.0)
+        length = (weight.square() * counts).sum(dim=1, keepdim=True).sqrt().clamp(min=1e-12)
+        place, sign = (torch.from_numpy(array) for array in self._touched)
+        spread = ((weight / length)[:, :, None] * sign[column]).flatten(1)
+        return torch.zeros((tokens.shape[0], self.wide)).scatter_add(1, place[column].flatten(1), spread)
 
     def sums(self, step: int, params: Arrays, samples: Samples, rows: Tensor) -> dict[str, Array]:
         """Texts per n-gram, then moments of features."""
@@ -101,17 +129,22 @@ class HashedText:
         return out
 
     @cached_property
+    def _touched(self) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+        """Places and signs of every n-gram (buckets, SIGNS)."""
+        draw = rng(self.seed, "projection")
+        place = draw.integers(0, self.wide, (self.buckets, SIGNS))
+        return place, draw.choice(np.array([-1.0, 1.0], dtype=np.float32), (self.buckets, SIGNS))
+
+    @cached_property
     def _projection(self) -> csr_matrix:
         """Signs at ``SIGNS`` places of every n-gram (buckets, wide)."""
-        draw = rng(self.seed, "projection")
-        place = draw.integers(0, self.wide, self.buckets * SIGNS)
-        sign = draw.choice(np.array([-1.0, 1.0]), self.buckets * SIGNS)
-        return csr_matrix((sign, place, np.arange(0, self.buckets * SIGNS + 1, SIGNS)), shape=(self.buckets, self.wide))
+        place, sign = self._touched
+        starts = np.arange(0, self.buckets * SIGNS + 1, SIGNS)
+        return csr_matrix((sign.ravel(), place.ravel(), starts), shape=(self.buckets, self.wide))
 
     def _counts(self, samples: Samples, rows: Tensor) -> csr_matrix:
         """How often each hashed n-gram occurs (rows, buckets); token 0 of words pads and ends an n-gram."""
         tokens = samples.inputs.index_select(0, rows).numpy().astype(np.int64)
-        pads = self.spec.vocabulary >= CHARACTERS
         texts, columns = [], []
         state = np.zeros_like(tokens, dtype=np.uint64)
         for n in range(1, min(self.longest, tokens.shape[1]) + 1):
@@ -119,7 +152,7 @@ class HashedText:
             with np.errstate(over="ignore"):
                 state = mixed((state[:, : ends.shape[1]] * np.uint64(31) + ends.astype(np.uint64) + np.uint64(1)), n)
             real = np.ones_like(ends, dtype=bool)
-            if pads:
+            if self.pads:
                 real = ends != 0  # padding follows the words, so an n-gram whose last token is a word is all words
             text, place = np.nonzero(real)
             texts.append(text)
@@ -128,3 +161,16 @@ class HashedText:
         made = csr_matrix((np.ones(text.size), (text, column)), shape=(tokens.shape[0], self.buckets))
         made.sum_duplicates()
         return made
+
+
+def torch_mixed(numbers: Tensor, salt: int) -> Tensor:
+    """``mixed`` on int64 tensors: products wrap around, shifts fill with zeros."""
+    z = numbers * _signed(0x9E3779B97F4A7C15) + salt
+    z = (z ^ ((z >> 30) & (2**34 - 1))) * _signed(0xBF58476D1CE4E5B9)
+    z = (z ^ ((z >> 27) & (2**37 - 1))) * _signed(0x94D049BB133111EB)
+    return z ^ ((z >> 31) & (2**33 - 1))
+
+
+def _signed(number: int) -> int:
+    """The int64 with the same bits."""
+    return number - 2**64 if number >= 2**63 else number

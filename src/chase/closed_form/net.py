@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -14,9 +15,6 @@ from chase.core.weights import Array, Arrays
 from chase.data.resident import Samples
 from chase.learning.inference import features
 from chase.models.net import Net
-
-WEIGHTS = "net."
-"""Prefix of the network's weights among the parameters."""
 
 
 @dataclass(frozen=True)
@@ -48,6 +46,15 @@ class NetFeatures:
         """The network."""
         assert isinstance(self.net, Net)
         return self.net
+
+    @property
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """Mean and deviation; the network's own weights travel with it."""
+        return {"mean": (self.width,), "std": (self.width,)}
+
+    def embed(self, params: Mapping[str, Tensor], ready: Tensor) -> Tensor:
+        """The network's features."""
+        return self.embedder.embed(ready)
 
     def sums(self, step: int, params: Arrays, samples: Samples, rows: Tensor) -> dict[str, Array]:
         """Moments of the features."""

@@ -6,8 +6,10 @@
     last step   mean and deviation of the features
 
 The response of a filter at a place is thresholded on both sides, max(0, r - t) and max(0, -r - t), and averaged
-over the four quarters of the image: 8 numbers per filter. The contrast normalisation, the whitening and the filter are
-one linear map of the pixels and a division by the patch's deviation, so one matrix product per image does them all.
+over the four quarters of the image: 8 numbers per filter. Patches are seen without their own brightness, so mean and
+deviation of every channel in every quarter stand beside them. The contrast normalisation, the whitening and
+the filter are one linear map of the pixels and a division by the patch's deviation, so one matrix product per image
+does them all.
 
 Every image is its own product of the same shape: its features have the same bits in whatever batch, client or
 process they are computed. Patches are chosen by a hash of the sample's id, not by its place among others.
@@ -15,8 +17,8 @@ process they are computed. Patches are chosen by a hash of the sample's id, not 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 import torch
@@ -74,8 +76,8 @@ class Patches:
 
     @property
     def width(self) -> int:
-        """Two signs of four quarters of every filter."""
-        return 8 * self.filters
+        """Two signs of four quarters of every filter, mean and deviation of four quarters of every channel."""
+        return 8 * self.filters + 8 * self.image[0]
 
     @property
     def shrink(self) -> int:
@@ -102,6 +104,28 @@ class Patches:
     def pixels(self) -> int:
         """Numbers in a patch."""
         return self.image[0] * self.side**2
+
+    @property
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """Filters, what is subtracted from their responses, and the standardisation."""
+        moments = {"mean": (self.width,), "std": (self.width,)}
+        return {"filters": (self.pixels, self.filters), "offset": (self.filters,), **moments}
+
+    def embed(self, params: Mapping[str, Tensor], ready: Tensor) -> Tensor:
+        """The same by convolutions on normalised images (images, c, h, w)."""
+        channels, down, across = self.image[0], *self.grid
+        shape = (1, -1, 1, 1)
+        pixels = ready * torch.tensor(self.spec.std).view(shape) + torch.tensor(self.spec.mean).view(shape)
+        if self.shrink > 1:
+            pixels = F.avg_pool2d(pixels, self.shrink)
+        bank = params["filters"].T.reshape(self.filters, channels, self.side, self.side)
+        box = torch.ones((1, channels, self.side, self.side)) / self.pixels
+        mean = F.conv2d(pixels, box)
+        scale = ((F.conv2d(pixels.square(), box) - mean.square()).clamp(min=0.0) + CONTRAST).rsqrt()
+        response = F.conv2d(pixels, bank) * scale - params["offset"].view(1, -1, 1, 1)
+        pool = quarters(down, across)
+        sides = [(sign * response - self.threshold).clamp(min=0.0).flatten(2) @ pool.T for sign in (1.0, -1.0)]
+        return torch.cat([torch.stack(sides, dim=1).transpose(2, 3).flatten(1), brightness(pixels)], dim=1)
 
     def sums(self, step: int, params: Arrays, samples: Samples, rows: Tensor) -> dict[str, Array]:
         """Patch moments, then responses times patches, then moments of features."""
@@ -130,15 +154,17 @@ class Patches:
         """Pooled responses (rows, width), one image at a time."""
         self._check(samples)
         bank, offset = torch.from_numpy(np.array(params["filters"])), torch.from_numpy(np.array(params["offset"]))
-        out = torch.empty((rows.numel(), 2, 4, self.filters), dtype=torch.float32)
+        out = torch.empty((rows.numel(), self.width))
+        pooled = out[:, : 8 * self.filters].view(-1, 2, 4, self.filters)
         kernel = _Kernel(self, bank, offset)
         with torch.inference_mode():
             for at in range(0, rows.numel(), CHUNK):
                 images = self._images(samples, rows[at : at + CHUNK])
                 scale = self._inverse_deviation(images)
                 for i in range(images.shape[0]):
-                    kernel(images[i], scale[i], out[at + i])
-        return out.view(rows.numel(), self.width).numpy()
+                    kernel(images[i], scale[i], pooled[at + i])
+                out[at : at + CHUNK, 8 * self.filters :] = brightness(images)
+        return out.numpy()
 
     # the parts
 
@@ -231,6 +257,19 @@ class Patches:
         return {"directions": summed}
 
 
+def brightness(images: Tensor) -> Tensor:
+    """Mean and deviation of every channel in every quarter (images, 8 * channels)."""
+    mean, square = F.adaptive_avg_pool2d(images, 2), F.adaptive_avg_pool2d(images.square(), 2)
+    return torch.cat([mean.flatten(1), (square - mean.square()).clamp(min=0.0).sqrt().flatten(1)], dim=1)
+
+
+def quarters(down: int, across: int) -> Tensor:
+    """Averages over the four quarters of a grid of places (4, places)."""
+    lower, right = (torch.arange(down) >= down // 2).long(), (torch.arange(across) >= across // 2).long()
+    pool = F.one_hot((2 * lower[:, None] + right).flatten(), 4).T.float()
+    return pool / pool.sum(dim=1, keepdim=True)
+
+
 class _Kernel:
     """The features of one image, in buffers that stay in the processor's cache."""
 
@@ -246,16 +285,7 @@ class _Kernel:
         self._strides = (width, 1, height * width, width, 1)
         self._responses = torch.empty((places, shape.filters))
         self._clamped = torch.empty_like(self._responses)
-        self._pool = self._quarters
-
-    @cached_property
-    def _quarters(self) -> Tensor:
-        """Averages over the four quarters (4, places)."""
-        y, x = torch.arange(self._down), torch.arange(self._across)
-        lower, right = (y >= self._down // 2).long(), (x >= self._across // 2).long()
-        quarter = (2 * lower[:, None] + right).flatten()
-        pool = F.one_hot(quarter, 4).T.float()
-        return pool / pool.sum(dim=1, keepdim=True)
+        self._pool = quarters(self._down, self._across)
 
     def __call__(self, image: Tensor, scale: Tensor, out: Tensor) -> None:
         """Pooled two-sided responses of one image (c, h, w) into out (2, 4, filters)."""

@@ -21,6 +21,7 @@ from chase.closed_form.feature_map import GRID, Reals
 from chase.closed_form.sums import Sums
 from chase.core.errors import DataError
 from chase.core.randomness import rng
+from chase.core.weights import Array
 
 PROBES = 64
 """Random directions that estimate a trace where the scatter has full rank (Hutchinson 1990)."""
@@ -43,6 +44,13 @@ class Head:
     def scores(self, features: Reals) -> Reals:
         """Scores (samples, classes) of features (samples, width)."""
         return np.asarray(features @ self.weight + self.bias)
+
+    def to_weights(self, temperature: float) -> dict[str, Array]:
+        """As the last layer of a network whose softmax gives probabilities."""
+        return {
+            "head.weight": np.ascontiguousarray(self.weight.T / temperature).astype(np.float32),
+            "head.bias": (self.bias / temperature).astype(np.float32),
+        }
 
 
 @dataclass(frozen=True)
@@ -142,7 +150,7 @@ def _exact(centred: Centred) -> Callable[[float], float]:
     """From the eigenvalues; a pivoted Cholesky first finds the few directions that samples span."""
     size = centred.mean.size
     lower, pivots, rank, _ = lapack.dpstrf(centred.scatter, lower=1, tol=1e-9 * max(1e-300, centred.scatter.max()))
-    slim = np.tril(lower)[:, :rank]
+    slim = np.tril(lower[:, :rank])
     cross = centred.cross[pivots - 1] if size else centred.cross
     values, vectors = eigh(slim.T @ slim)
     values = np.maximum(values, 1e-300)

@@ -8,6 +8,7 @@ sums, and a sample that is added and removed again leaves no trace.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import reduce
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +19,8 @@ from chase.core.weights import Array, Arrays
 
 CHUNK = 1024
 """Samples whose float64 copies exist at a time."""
+BLOCK = 128
+"""Rows and columns that are mirrored at a time."""
 NAMES = ("outer", "cross", "features", "counts")
 
 
@@ -42,13 +45,17 @@ class Sums:
     @classmethod
     def of(cls, codes: Codes, labels: NDArray[np.int64], classes: int) -> Sums:
         """Sums of samples with these features (samples, width) and class numbers (samples,)."""
-        total = cls.empty(codes.shape[1], classes)
-        for at in range(0, codes.shape[0], CHUNK):
-            part = codes[at : at + CHUNK].astype(np.float64)
-            truth = np.zeros((part.shape[0], classes))
-            truth[np.arange(part.shape[0]), labels[at : at + CHUNK]] = 1.0
-            total = total.plus(cls(part.T @ part, part.T @ truth, part.sum(axis=0), truth.sum(axis=0)))
-        return total
+        parts = [
+            cls._chunk(codes[at : at + CHUNK].astype(np.float64), labels[at : at + CHUNK], classes)
+            for at in range(0, codes.shape[0], CHUNK)
+        ]
+        return reduce(cls.plus, parts) if parts else cls.empty(codes.shape[1], classes)
+
+    @classmethod
+    def _chunk(cls, values: Reals, labels: NDArray[np.int64], classes: int) -> Sums:
+        truth = np.zeros((values.shape[0], classes))
+        truth[np.arange(values.shape[0]), labels] = 1.0
+        return cls(values.T @ values, values.T @ truth, values.sum(axis=0), truth.sum(axis=0))
 
     @property
     def samples(self) -> int:
@@ -64,9 +71,13 @@ class Sums:
         """The sums of both sets of samples."""
         return Sums(*(getattr(self, name) + getattr(other, name) for name in NAMES))
 
+    def minus_any(self, other: Sums) -> Sums:
+        """The difference, which need not be the sums of samples: what a client's labels have changed by."""
+        return Sums(*(getattr(self, name) - getattr(other, name) for name in NAMES))
+
     def minus(self, other: Sums) -> Sums:
         """The sums without samples that were added before."""
-        left = Sums(*(getattr(self, name) - getattr(other, name) for name in NAMES))
+        left = self.minus_any(other)
         if (left.counts < 0).any():
             raise UpdateError(
                 "more samples of a class would be removed than there are: the sums do not belong together"
@@ -75,13 +86,29 @@ class Sums:
 
     def to_arrays(self) -> dict[str, Array]:
         """Named arrays for a message or a file; of the symmetric matrix one half."""
-        upper = np.triu_indices(self.width)
-        return {"outer": self.outer[upper], "cross": self.cross, "features": self.features, "counts": self.counts}
+        return {"outer": pack(self.outer), "cross": self.cross, "features": self.features, "counts": self.counts}
 
     @classmethod
     def from_arrays(cls, arrays: Arrays) -> Sums:
         """The sums that ``to_arrays`` gave."""
-        width = arrays["features"].size
-        outer = np.zeros((width, width))
-        outer[np.triu_indices(width)] = arrays["outer"]
-        return cls(outer + np.triu(outer, 1).T, arrays["cross"], arrays["features"], arrays["counts"])
+        outer = unpack(arrays["outer"], arrays["features"].size)
+        return cls(outer, arrays["cross"], arrays["features"], arrays["counts"])
+
+
+def pack(square: Reals) -> Reals:
+    """The upper half of a symmetric matrix, row after row; whole rows are copied, for speed."""
+    return np.concatenate([square[row, row:] for row in range(square.shape[0])]) if square.size else square.ravel()
+
+
+def unpack(half: Reals, width: int) -> Reals:
+    """The symmetric matrix that ``pack`` took apart."""
+    square, at = np.empty((width, width)), 0
+    for row in range(width):
+        square[row, row:] = half[at : at + width - row]
+        at += width - row
+    for row in range(0, width, BLOCK):
+        end = min(row + BLOCK, width)
+        square[end:, row:end] = square[row:end, end:].T
+        block = square[row:end, row:end]
+        block[:] = np.triu(block) + np.triu(block, 1).T
+    return square

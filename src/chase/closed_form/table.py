@@ -9,6 +9,7 @@ cos(w'x + b) approximate a Gaussian kernel whose width is that of two typical ro
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -53,6 +54,30 @@ class Table:
     def width(self) -> int:
         """Columns and Fourier features."""
         return self.coded + self.fourier
+
+    @property
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """Column moments, Fourier directions and the standardisation."""
+        columns = (len(self.spec.columns),)
+        fourier = {"directions": (self.coded, self.fourier), "phases": (self.fourier,)}
+        moments = {"mean": (self.width,), "std": (self.width,)}
+        return {"column_mean": columns, "column_std": columns, **fourier, **moments}
+
+    def embed(self, params: Mapping[str, Tensor], ready: Tensor) -> Tensor:
+        """From rows coded with the data set's moments to rows coded with the agreed ones."""
+        count = len(self.spec.columns)
+        mean, std = np.broadcast_to(self.spec.mean, count), np.broadcast_to(self.spec.std, count)
+        parts, at = [], 0
+        for number, column in enumerate(self.spec.columns):
+            own = ready[:, at : at + column.width]
+            at += column.width
+            if column.kind == "numeric":
+                cell = own[:, :1] * float(std[number]) + float(mean[number])
+                value = (cell - params["column_mean"][number]) / params["column_std"][number] * (1.0 - own[:, 1:])
+                own = torch.cat([value, own[:, 1:]], dim=1)
+            parts.append(own)
+        coded = torch.cat(parts, dim=1).clamp(-8.0, 8.0)
+        return torch.cat([coded, torch.cos(coded @ params["directions"] + params["phases"])], dim=1)
 
     def sums(self, step: int, params: Arrays, samples: Samples, rows: Tensor) -> dict[str, Array]:
         """Moments of the numeric cells that are there, then of the features."""

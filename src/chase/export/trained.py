@@ -12,10 +12,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from chase.closed_form.model import build_model
 from chase.core.errors import RunDirectoryError
 from chase.core.weights import Weights
 from chase.models.card import ModelCard
-from chase.models.catalog import build
 from chase.models.net import set_weights
 from chase.run.checkpoint import Checkpoint
 from chase.run.record import MAY_CHANGE, Record
@@ -91,7 +91,7 @@ def read_trained(path: Path) -> Trained:
     manifest, _ = checkpoint.latest()
     if manifest is None:
         raise RunDirectoryError(f"{path} has no trained model yet: finish a round with `chase resume {path}`")
-    net = build(card.net, record.settings.seed)
+    net = build_model(card.net, record.settings.seed)
     weights = model_of(checkpoint.read_arrays(manifest.server))
     set_weights(net, weights)
     model = WithInput(net, card).eval()

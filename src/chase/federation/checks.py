@@ -8,7 +8,7 @@ from chase.core.errors import UpdateError
 from chase.core.messages import ClientUpdate, RoundOrder
 from chase.core.pools import NAMES
 from chase.federation.rules import Rules
-from chase.server.server import check_update
+from chase.server.closed_form import check_answer_fits
 from chase.site.turn import METRICS
 
 NEEDED = frozenset({"turn", "labels", "inferences", "inferred_samples"} | {f"pool_{name}" for name in NAMES})
@@ -23,7 +23,7 @@ def check_answer(update: ClientUpdate, order: RoundOrder, rules: Rules, samples:
 
     ``samples`` is how many the site said it has.
     """
-    check_update(update, order, {n: a for n, a in order.extras.items() if not n.startswith("start.")})
+    check_answer_fits(update, order)
     who = f"update of client {update.client} for round {order.round}"
     odd = sorted(k for k in update.metrics if k not in METRICS and not k.startswith("seconds_"))
     if odd:

@@ -11,6 +11,9 @@ import torch
 from torch import Tensor
 
 from chase.client.build import build_net
+from chase.client.spec import closed_form_spec
+from chase.closed_form.catalog import BY_KIND
+from chase.closed_form.feature_map import InputSpec
 from chase.core.errors import FederationError
 from chase.core.messages import ClientId, RoundOrder
 from chase.core.weights import Weights
@@ -140,6 +143,10 @@ class FederationEngine:
 def spec_of(settings: Settings, agreed: Agreement) -> NetSpec:
     """How to build the network that the sites agreed on."""
     classes, vocabulary = len(agreed.classes), agreed.vocabulary
+    if settings.learner == "closed-form":
+        kind = next(kind for kind in BY_KIND if kind == agreed.kind)
+        inputs = InputSpec(kind, agreed.shape, vocabulary, (), agreed.mean, agreed.std)
+        return closed_form_spec(settings, inputs, agreed.shape, classes)
     return NetSpec(settings.net, agreed.shape, classes, settings.dropout, vocabulary, settings.init)
 
 

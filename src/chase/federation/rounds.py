@@ -213,7 +213,9 @@ class Rounds:
 
     def _bound(self, outcome: RoundOutcome, round: int) -> None:
         """Cut and refuse updates that change the model far more than the others."""
-        pairs = {c: (outcome.orders[c].origin, u.weights) for c, u in outcome.updates.items() if u.num_labeled}
+        pairs = {
+            c: (outcome.orders[c].origin, u.weights) for c, u in outcome.updates.items() if u.num_labeled and u.weights
+        }
         clip, refuse = self.rules.norm_clip, self.rules.norm_refuse
         found = bound_norms(pairs, clip, refuse, self._reference)
         self._reference = found.reference

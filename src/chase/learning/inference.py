@@ -30,6 +30,10 @@ def run_chunks(
 
 def logits(net: nn.Module, samples: Samples, rows: Tensor) -> Tensor:
     """Outputs before the softmax -> (rows, classes)."""
+    stored = net.stored_features(samples, rows) if isinstance(net, Net) else None
+    if stored is not None and isinstance(net, Net):
+        with torch.inference_mode():
+            return torch.cat([net.head(part) for part in torch.split(stored, CHUNK)]).clone() if len(rows) else stored
     fused = fused_on_cpu(net)
     if fused is None:
         return run_chunks(net, net, samples, rows)
@@ -39,6 +43,9 @@ def logits(net: nn.Module, samples: Samples, rows: Tensor) -> Tensor:
 
 def features(net: Net, samples: Samples, rows: Tensor) -> Tensor:
     """What the network's last layer sees -> (rows, width)."""
+    stored = net.stored_features(samples, rows)
+    if stored is not None:
+        return stored
     fused = fused_on_cpu(net)
     if fused is None:
         return run_chunks(net.embed, net, samples, rows)

@@ -37,6 +37,8 @@ class NetSpec:
     """Number of distinct tokens where the samples are texts; 0 for images."""
     init: Init = "xavier"
     """How first weights are drawn; one's own network draws them itself."""
+    features: str = ""
+    """A closed-form model: its feature map and what that knows of the samples, as JSON (see ``chase.closed_form``)."""
 
     @classmethod
     def of(cls, name: str, samples: Samples, classes: int, dropout: float, init: Init = "xavier") -> NetSpec:

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from chase.core.errors import CheckpointError, SettingsError
 from chase.core.weights import Array, Weights, contiguous, read
+from chase.data.resident import Samples
 
 
 class Net(nn.Module, ABC):
@@ -32,6 +33,10 @@ class Net(nn.Module, ABC):
         features = self.embed(x)
         logits: Tensor = self.head(features)
         return logits, features
+
+    def stored_features(self, samples: Samples, rows: Tensor) -> Tensor | None:
+        """Features of stored samples, where the network has them without a pass; None where it has not."""
+        return None
 
 
 def with_embedding(net: nn.Module) -> Net:

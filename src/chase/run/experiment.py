@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from chase.client import spec
 from chase.core.errors import CheckpointError, RunDirectoryError
 from chase.core.files import write_atomically
 from chase.data.coverage import Coverage, warnings
@@ -40,7 +41,7 @@ from chase.simulation.world import (
 
 def net_spec(settings: Settings, data: DataSet) -> NetSpec:
     """How to build the network for the data."""
-    return NetSpec.of(settings.net, data.train, data.num_classes, settings.dropout, settings.init)
+    return spec.net_spec(settings, data.train, data.num_classes)
 
 
 def check_same_data(record: Record, data: DataSet, parts: Parts) -> None:

@@ -23,6 +23,7 @@ from chase.run.loggers import Loggers
 from chase.run.metrics import Metrics, asked_classes, round_metrics, seconds, stop_reason
 from chase.run.record import Record
 from chase.run.scoring import Evaluation
+from chase.server.closed_form import make_server
 from chase.server.server import Server, new_start
 
 OnRound = Callable[[Metrics], None]
@@ -40,6 +41,8 @@ def run_rounds(
     """All rounds that are left; returns the metrics of every round."""
     settings, past = record.settings, record.metrics
     counts = ClientCounts.resume(settings.clients, checkpoint.counts(), past[-1] if past else None)
+    if not past:
+        prepare(engine, server)
     for round in range(len(past) + 1, settings.rounds + 1):
         if stop_reason(settings, past[-1:]):
             break
@@ -51,6 +54,7 @@ def run_rounds(
             server.aggregate(result.orders, result.updates, result.mean)
         metrics = round_metrics(round, result.updates, counts) | result.metrics
         metrics |= {"largest_share": server.largest_share, "asked_classes": asked_classes(result.journal)}
+        metrics |= server.facts
         with watch.phase("evaluate"):
             metrics |= evaluate(metrics, server.weights, result.updates, past)
         metrics |= seconds(result.updates, watch, start)
@@ -65,6 +69,13 @@ def run_rounds(
         body = {"round": past[-1]["round"], "matrix": matrix}
         write_atomically(record.path / "confusion.json", json.dumps(body).encode())
     return past
+
+
+def prepare(engine: Engine, server: Server) -> None:
+    """The messages before the first round, such as those that fit features; a run killed in them begins anew."""
+    for round in server.preparation:
+        result = engine.run_round(server.orders(round))
+        server.aggregate(result.orders, result.updates)
 
 
 def processor_seconds(engine: Engine) -> float:
@@ -89,7 +100,7 @@ def restore(record: Record, spec: NetSpec) -> Restored:
     settings, checkpoint = record.settings, Checkpoint(record.path / "checkpoint")
     manifest, problems = checkpoint.latest()
     first = new_start(spec, settings)
-    server = Server(record.run, settings, first.weights, first.extras, spec)
+    server = make_server(record.run, settings, first, spec)
     if manifest is not None:
         server.restore(checkpoint.read_arrays(manifest.server))
     if server.weights.keys() != first.weights.keys():

@@ -12,6 +12,8 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
+from chase.closed_form.calibration import Reliability, reliability
+
 
 @dataclass(frozen=True)
 class Scores:
@@ -22,6 +24,8 @@ class Scores:
     macro_f1: float
     per_class: list[float | None]
     """Accuracy of each class; None for a class without test samples."""
+    calibration_error: float
+    """Mean distance between how sure the model is and how often it is right (ECE, 15 bins)."""
 
 
 def confusion(outputs: Tensor, labels: NDArray[np.int64], num_classes: int) -> Tensor:
@@ -40,21 +44,28 @@ def score(outputs: Tensor, labels: NDArray[np.int64], num_classes: int) -> Score
         loss=float(F.cross_entropy(outputs, torch.from_numpy(labels))),
         macro_f1=float(f1.mean()),
         per_class=[float(r / h) if h else None for r, h in zip(right, held, strict=True)],
+        calibration_error=calibrated(outputs, labels).error,
     )
 
 
-SCORE_NAMES = ("test_accuracy", "test_loss", "macro_f1", "per_class")
+def calibrated(outputs: Tensor, labels: NDArray[np.int64]) -> Reliability:
+    """Confidence against accuracy of outputs (samples, classes), in bins."""
+    return reliability(outputs.double().softmax(dim=1).numpy(), labels)
+
+
+SCORE_NAMES = ("test_accuracy", "test_loss", "macro_f1", "calibration_error", "per_class")
 """The names of the scores in a line of metrics; all None in a round that is not evaluated."""
 
 
 def score_metrics(found: Scores) -> dict[str, Any]:
     """Scores under the names they have in a line of metrics."""
-    return dict(zip(SCORE_NAMES, (found.accuracy, found.loss, found.macro_f1, found.per_class), strict=True))
+    values = (found.accuracy, found.loss, found.macro_f1, found.calibration_error, found.per_class)
+    return dict(zip(SCORE_NAMES, values, strict=True))
 
 
 def mean_scores(each: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """The unweighted mean of several models' scores: how isolated clients are reported."""
-    mean = {name: sum(scores[name] for scores in each) / len(each) for name in SCORE_NAMES[:3]}
+    mean = {name: sum(scores[name] for scores in each) / len(each) for name in SCORE_NAMES[:-1]}
     columns = zip(*(scores["per_class"] for scores in each), strict=True)
     per_class = [None if column[0] is None else sum(column) / len(column) for column in columns]
     return mean | {"per_class": per_class}

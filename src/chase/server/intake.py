@@ -14,7 +14,7 @@ from chase.core.errors import UpdateError
 from chase.core.messages import ClientId, ClientUpdate, RoundOrder
 from chase.core.weights import Array, Arrays
 from chase.server.aggregation import BlockSum, Mean, Part, RunningSum, block_of, block_sum
-from chase.server.server import check_update
+from chase.server.closed_form import check_answer_fits
 from chase.settings import Settings
 
 EXTRAS = "extras/"
@@ -72,7 +72,7 @@ class Intake:
         """One client's update, checked."""
         self._answers(update)
         order = self._orders[update.client]
-        check_update(update, order, extras_of(order))
+        check_answer_fits(update, order)
         if not self._adds_up:
             self._updates[update.client] = update
             return

@@ -11,12 +11,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from chase.closed_form.model import ClosedFormNet, build_model
 from chase.core.errors import SettingsError, UpdateError
 from chase.core.messages import ClientId, ClientUpdate, RoundOrder
 from chase.core.randomness import fold, rng
 from chase.core.weights import Array, Arrays, Weights, check_fits, part_of, prefixed
 from chase.learning.loss_prediction import new_predictor, to_extras, with_taps
-from chase.models.catalog import NetSpec, build
+from chase.models.catalog import NetSpec
 from chase.models.net import get_weights, start_from
 from chase.server.aggregation import SERVERS, Mean, Part, ServerPlan, average, client_weights
 from chase.server.robust import capped_shares, median, trimmed_mean
@@ -40,13 +41,31 @@ def participants(settings: Settings, round: int) -> list[ClientId]:
 
 def check_update(update: ClientUpdate, order: RoundOrder, extras: Arrays) -> None:
     """Refuse an update that does not fit the order it answers."""
-    who = f"update of client {update.client} for round {order.round}"
-    if update.round != order.round:
-        raise UpdateError(f"{who}: it answers round {update.round}")
+    who = check_round(update, order)
     if update.num_labeled < 0:
         raise UpdateError(f"{who}: its labelled count is {update.num_labeled}")
     check_fits(update.weights, order.weights, who)
     check_fits(update.extras, extras, who)
+
+
+def check_round(update: ClientUpdate, order: RoundOrder) -> str:
+    """Refuse an update that answers another round; returns how to name it in a refusal."""
+    who = f"update of client {update.client} for round {order.round}"
+    if update.round != order.round:
+        raise UpdateError(f"{who}: it answers round {update.round}")
+    return who
+
+
+def answers_order(orders: Mapping[ClientId, RoundOrder], updates: Sequence[ClientUpdate]) -> None:
+    """Refuse updates that nobody asked for, that answer another round or that come twice."""
+    answered: set[ClientId] = set()
+    for update in updates:
+        if update.client not in orders:
+            raise UpdateError(f"update of client {update.client} answers no order of this round")
+        if update.client in answered:
+            raise UpdateError(f"update of client {update.client} came twice in this round")
+        answered.add(update.client)
+        check_round(update, orders[update.client])
 
 
 @dataclass(frozen=True)
@@ -60,9 +79,10 @@ class Start:
 def new_start(spec: NetSpec, settings: Settings, number: int = 0) -> Start:
     """Seeded initial weights, or those of ``init_weights``; number 0 begins the run, later starts count on."""
     seed = settings.seed if number == 0 else fold(settings.seed, "start", number)
-    net = build(spec, seed)
+    net = build_model(spec, seed)
     if settings.init_weights:
-        start_from(net, Path(settings.init_weights))
+        inner = net.inner if isinstance(net, ClosedFormNet) else None
+        start_from(inner or net, Path(settings.init_weights))
     if "loss_module" not in settings.needs:
         return Start(get_weights(net))
     return Start(get_weights(net), to_extras(new_predictor(with_taps(net), spec.shape, seed)))
@@ -101,6 +121,8 @@ class Server:
         self._start: Start | None = None
         self.largest_share = 0.0
         """The largest share that one client had in the last average."""
+        self.facts: dict[str, float] = {}
+        """Numbers of the last model that belong in the metrics."""
         self.notes: list[str] = []
         """What the user should know of the averages so far."""
         self._plan = ServerPlan(
@@ -109,6 +131,11 @@ class Server:
             beta2=settings.server_beta2,
             tau=settings.server_tau,
         )
+
+    @property
+    def preparation(self) -> range:
+        """Rounds before the first, in which clients help to prepare the model; a network needs none."""
+        return range(0)
 
     def orders(self, round: int) -> dict[ClientId, RoundOrder]:
         """What each client that takes part is asked to do."""
@@ -162,13 +189,8 @@ class Server:
 
     def _check(self, orders: Mapping[ClientId, RoundOrder], updates: Sequence[ClientUpdate]) -> None:
         """Refuse updates that answer no order, answer one twice or do not fit it."""
-        answered: set[ClientId] = set()
+        answers_order(orders, updates)
         for update in updates:
-            if update.client not in orders:
-                raise UpdateError(f"update of client {update.client} answers no order of this round")
-            if update.client in answered:
-                raise UpdateError(f"update of client {update.client} came twice in this round")
-            answered.add(update.client)
             check_update(update, orders[update.client], self.extras)
 
     def _combined(self, parts: list[Part]) -> dict[str, Array]:

@@ -46,7 +46,7 @@ class FileStore:
 
     def commit(self, run: str, round: int, turn: Turn) -> None:
         """Write the state and remember the turn."""
-        self.saved = self._checkpoint.write_client(self._client, round, turn.state.to_arrays())
+        self.saved = self._checkpoint.write_client(self._client, max(round, 0), turn.state.to_arrays())
         self._last = (run, round, turn)
 
 
@@ -89,7 +89,7 @@ class SimulatedClients:
         self._home = self._home or Home(self._checkpoint.path.parent / HOME)
         store = HomeStore(self._home, self._world.start(client))
         turn = self._make(client, store, store).take_turn(order)
-        return turn, self._checkpoint.write_client(client, order.round, turn.state.to_arrays())
+        return turn, self._checkpoint.write_client(client, max(order.round, 0), turn.state.to_arrays())
 
     def _make(self, client: ClientId, annotator: Annotator | Truth, store: StateStore) -> Client:
         world = self._world

@@ -22,6 +22,8 @@ from chase.settings import Settings
 from chase.site.agreement import Agreement, agreement_of, differences
 from chase.site.place import Site
 
+LEAST_LABELS = 10
+"""Closed-form: sums over fewer samples would tell too much of each (``min_labels`` may say otherwise)."""
 METRICS = frozenset(
     {"train_loss", "ev_sum", "ev_count", "labels", "inferences", "observed_inferences", "inferred_samples"}
     | {"turn"}
@@ -56,8 +58,8 @@ def own_behaviour(site: Site, settings: Settings, number: ClientId) -> Behaviour
 
 
 def own_settings(site: Site, settings: Settings) -> Settings:
-    """The settings that the server sent, with what the site decides itself: the device it computes on."""
-    return settings.model_copy(update={"device": site.card.device})
+    """The settings that the server sent, with what the site decides itself: its device, and how few labels it sums."""
+    return settings.model_copy(update={"device": site.card.device, "min_labels": settings.min_labels or LEAST_LABELS})
 
 
 def objections(site: Site, settings: Settings, offered: Agreement) -> list[str]:

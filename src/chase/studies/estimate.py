@@ -13,9 +13,9 @@ from functools import lru_cache
 
 import torch
 
+from chase.closed_form.model import build_model
 from chase.data.resident import DataSet
 from chase.learning.training import TrainingOptions, TrainingTask, train
-from chase.models.catalog import build
 from chase.run.experiment import net_spec
 from chase.settings import DataSettings, Settings
 from chase.simulation.world import load_data
@@ -46,7 +46,7 @@ class Sizes:
 def measure(settings: Settings, data: DataSet) -> Speed:
     """Time some steps of training and some inferences of this network, in this process, with one thread."""
     torch.set_num_threads(1)
-    net = build(net_spec(settings, data), 0)
+    net = build_model(net_spec(settings, data), 0)
     few = min(SAMPLE_LABELS, len(data.train))
     watched = torch.arange(min(SAMPLE_WATCHED, len(data.train)))
     labels = torch.from_numpy(data.train_labels[:few]).clamp(min=0)

@@ -1,0 +1,147 @@
+"""The server of the closed-form learner: fits features from sums, adds up sums of labelled samples, solves the head."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from chase.client.contribute import FIT, PREPARE, RECEIVED, SUM
+from chase.closed_form import ridge
+from chase.closed_form.calibration import closed_form
+from chase.closed_form.feature_map import add
+from chase.closed_form.model import ClosedFormNet, build_model
+from chase.closed_form.sums import Sums
+from chase.core.errors import DataError, SettingsError, UpdateError
+from chase.core.messages import ClientId, ClientUpdate, RoundOrder
+from chase.core.weights import Array, Arrays, Weights, check_fits
+from chase.models.catalog import NetSpec
+from chase.server.aggregation import Mean
+from chase.server.server import Server, Start, answers_order, check_round, check_update
+from chase.settings import Settings
+
+
+def make_server(run: str, settings: Settings, first: Start, spec: NetSpec) -> Server:
+    """The server of the learner that the settings name."""
+    make = ClosedFormServer if settings.learner == "closed-form" else Server
+    return make(run, settings, first.weights, first.extras, spec)
+
+
+class ClosedFormServer(Server):
+    """Holds the sums of all labels received so far and the model that they give."""
+
+    def __init__(self, run: str, settings: Settings, weights: Weights, extras: Arrays, spec: NetSpec) -> None:
+        super().__init__(run, settings, weights, extras, spec)
+        net = build_model(spec, settings.seed)
+        if not isinstance(net, ClosedFormNet):
+            raise SettingsError("learner = 'closed-form' needs a closed-form model")
+        self._map, self._classes = net.feature_map, spec.classes
+        self._sums: dict[str, Array] = Sums.empty(net.feature_map.width, spec.classes).to_arrays()
+        """Named sums as they travel; added up exactly."""
+        self._received = np.full(settings.clients, -(2**31), dtype=np.int64)
+        self._fit: dict[str, Array] = {}
+
+    @property
+    def preparation(self) -> range:
+        """Rounds before the first, in which features are fitted."""
+        return range(1 - self._map.steps, 1)
+
+    def orders(self, round: int) -> dict[ClientId, RoundOrder]:
+        """In preparation everybody sums; later an order also says whose sums arrived."""
+        if round < 1:
+            extras = {f"{FIT}{name}": array for name, array in self._fit.items()}
+            order = RoundOrder(self.run, round, self.settings.seed, self.weights, phase=PREPARE, extras=extras)
+            return dict.fromkeys(range(self.settings.clients), order)
+        self.extras = {RECEIVED: self._received.copy()}
+        return super().orders(round)
+
+    def aggregate(
+        self, orders: Mapping[ClientId, RoundOrder], updates: Sequence[ClientUpdate], mean: Mean | None = None
+    ) -> None:
+        """Add what came, in client order, and solve; sums are never averaged."""
+        answers_order(orders, updates)
+        if not updates:
+            return
+        ordered = sorted(updates, key=lambda update: update.client)
+        if ordered[0].round < 1:
+            self._fit_step(ordered[0].round, ordered)
+            return
+        for update in ordered:
+            if update.extras:
+                self._take(update)
+        if self.settings.form != "isolated":
+            self._solve()
+
+    def _take(self, update: ClientUpdate) -> None:
+        """Add a client's change; one that does not fit, or removes what is not there, is refused whole."""
+        who, change = f"update of client {update.client} for round {update.round}", _named(update.extras)
+        check_fits(change, self._sums, who)
+        if (self._sums["counts"] + change["counts"] < 0).any():
+            raise UpdateError(f"{who}: it removes labels that the server does not have")
+        self._sums = {name: array + change[name] for name, array in self._sums.items()}
+        self._received[update.client] = update.round
+
+    def _fit_step(self, round: int, updates: Sequence[ClientUpdate]) -> None:
+        step = round + self._map.steps - 1
+        self._fit = self._map.solve(step, self._fit, add([_named(update.extras) for update in updates]))
+        if step == self._map.steps - 1:
+            fitted = {f"feature_{name}": array.astype(np.float32) for name, array in self._fit.items()}
+            check_fits(fitted, {name: self.weights[name] for name in fitted}, "the fitted features")
+            self.weights = {**self.weights, **fitted}
+            self._fit = {}
+
+    def _solve(self) -> None:
+        held = int((self._sums["counts"] > 0).sum())
+        if held < 2:
+            note = (
+                f"labels of {held} class{'' if held == 1 else 'es'} are known so far, and a classifier needs two: "
+                "until more are labelled the model cannot tell classes apart"
+            )
+            if note not in self.notes:
+                self.notes.append(note)
+            return
+        try:
+            head = ridge.solve(Sums.from_arrays(self._sums), self.settings.ridge or None)
+        except DataError as error:
+            raise UpdateError(f"the head cannot be solved: {error}") from None
+        temperature = closed_form(head.noise)
+        self.facts = {"ridge": head.ridge, "temperature": temperature}
+        self.weights = {**self.weights, **head.to_weights(temperature)}
+
+    def to_arrays(self) -> dict[str, Array]:
+        """The model, the sums and who is included in them."""
+        sums = {f"sums/{name}": array for name, array in self._sums.items()}
+        return {**self.weights, **sums, f"server/{RECEIVED}": self._received}
+
+    def restore(self, arrays: Arrays) -> None:
+        """Go on from what ``to_arrays`` gave."""
+        super().restore(arrays)
+        self.extras = {}
+        self._sums = {n.removeprefix("sums/"): a for n, a in arrays.items() if n.startswith("sums/")}
+        self._received = np.array(arrays[f"server/{RECEIVED}"])
+
+
+def check_answer_fits(update: ClientUpdate, order: RoundOrder) -> None:
+    """Refuse an update that does not fit its order, whatever the learner."""
+    if order.phase == PREPARE or RECEIVED in order.extras:
+        check_contribution(update, order)
+    else:
+        check_update(update, order, {n: a for n, a in order.extras.items() if not n.startswith("start.")})
+
+
+def check_contribution(update: ClientUpdate, order: RoundOrder) -> None:
+    """Refuse sums that do not fit the order they answer; no sums at all are fine."""
+    who = check_round(update, order)
+    check_fits(update.weights, order.weights if update.weights else {}, who)  # isolated clients send their own model
+    if order.phase == PREPARE:
+        like = {name: np.empty(array.shape) for name, array in update.extras.items()}
+    else:
+        classes, width = order.weights["head.weight"].shape
+        shapes = {"outer": width * (width + 1) // 2, "cross": (width, classes), "features": width, "counts": classes}
+        like = {f"{SUM}{name}": np.empty(shape) for name, shape in shapes.items()}
+    if update.extras:
+        check_fits(update.extras, like, who)
+
+
+def _named(extras: Arrays) -> dict[str, Array]:
+    return {name.removeprefix(SUM): array for name, array in extras.items()}
