@@ -7,7 +7,6 @@ Prints one line a child: the signal that ended it, or its exit code as a negativ
 
 from __future__ import annotations
 
-import json
 import os
 import shlex
 import signal
@@ -17,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from chase.cli import main
+from chase.core.files import to_jsonl
 from chase.data.sources import load
 from chase.run import checkpoint, record
 from chase.run.checkpoint import Checkpoint
@@ -69,7 +69,7 @@ def in_lines_of(name: str, round: int, share: float) -> Callable[[], None]:
 
     def append(path: Path, lines: list[dict[str, Any]]) -> None:
         if path.name == name and lines and lines[0]["round"] == round:
-            text = "".join(json.dumps(line) + "\n" for line in lines)
+            text = to_jsonl(lines)
             with path.open("a") as file:
                 file.write(text[: int(share * len(text))])
             die()
@@ -104,13 +104,12 @@ def in_state(number: int, round: int, share: float) -> Callable[[], None]:
     return lambda: setattr(SegmentWriter, "add", add)
 
 
-def while_merging(round: int) -> Callable[[], None]:
+def while_merging() -> Callable[[], None]:
     """The merged segment is written, its index is not."""
     plain = checkpoint.merge
 
     def merge(directory: Path, name: str, states: Any) -> Any:
-        if name.startswith(f"{round:06d}"):
-            before_replacing(name)()
+        before_replacing(name)()
         return plain(directory, name, states)
 
     return lambda: setattr(checkpoint, "merge", merge)
@@ -132,7 +131,7 @@ POINTS: dict[str, Callable[[], None]] = {
     "resume-metrics": before_replacing("metrics.jsonl"),
     "resume-selections": before_replacing("selections.jsonl"),
     "resume-state": in_state(2, 4, 1.0),
-    "merging": while_merging(10),
+    "merging": while_merging(),
     "never": lambda: None,
 }
 

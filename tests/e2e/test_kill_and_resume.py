@@ -92,12 +92,13 @@ def test_killed_again_while_going_on(scene: tuple[Path, Record, list[int]]) -> N
 
 def test_killed_while_segments_are_merged(tmp_path: Path) -> None:
     """Few of the clients take part, so that old segments stay in use until they are merged."""
-    few, line = ["clients=12", "share_of_clients=0.1"], " ".join(changes(12, "clients=12", "share_of_clients=0.1"))
+    few = ["clients=30", "share_of_clients=0.03"]
+    line = " ".join(changes(15, *few))
     assert kill(f"merging run digits --out {tmp_path / 'killed'} {line}") == [signal.SIGKILL]
-    experiment = Experiment.begin(load("digits", parse_changes([*CHANGES, "rounds=12", *few])), tmp_path / "whole")
+    experiment = Experiment.begin(load("digits", parse_changes([*CHANGES, "rounds=15", *few])), tmp_path / "whole")
     experiment.run()
     resumed = Experiment.resume(tmp_path / "killed")
-    assert 1 < resumed.saved_rounds < 12
+    assert 1 < resumed.saved_rounds < 15
     resumed.run()
     same(tmp_path / "killed", experiment.record)
 
@@ -154,6 +155,6 @@ def test_ctrl_c_ends_cleanly_and_says_how_to_go_on(tmp_path: Path, more: tuple[s
     assert process.returncode == 130
     assert complained == ""
     saved = max(int(p.stem) for p in (out / "checkpoint").glob("[0-9]*.json"))
-    assert f"stopped; {saved} rounds are saved. Go on with: chase resume {out}" in said
+    assert f"stopped; {saved} rounds are saved. Resume with: chase resume {out}" in said
     assert Experiment.resume(out).saved_rounds == saved
     shutil.rmtree(out)

@@ -131,7 +131,7 @@ def test_a_federation_logs_and_leaves_all_that_a_simulation_leaves(tmp_path: Pat
 def test_the_checkpoint_of_another_network_is_refused(tmp_path: Path) -> None:
     loopback = Loopback.prepare(tmp_path / "fed", federation_settings(rounds=2), Rules(), secure=False)
     checkpoint = Checkpoint(loopback.charter.run / "checkpoint")
-    checkpoint.commit(1, {"weight": np.zeros(3, dtype=np.float32)}, {})
+    checkpoint.commit(1, {"weight": np.zeros(3, dtype=np.float32)})
     with pytest.raises(CheckpointError, match="weights of another network"):
         run(loopback, post_of(loopback))
 

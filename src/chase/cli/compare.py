@@ -50,7 +50,7 @@ def run_arm(arm: ComparisonRun, out: Path, title: str, as_json: bool) -> None:
         with progress:
             experiment.run(progress.round_done)
     except KeyboardInterrupt:
-        progress.say(f"stopped in {arm.name}. Go on with: chase resume {out}")
+        progress.say(f"stopped in {arm.name}. Resume with: chase resume {out}")
         raise typer.Exit(130) from None
     for note in experiment.notes:
         progress.say(f"note: {note}")

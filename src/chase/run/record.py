@@ -228,7 +228,3 @@ class Record:
         for name in ("metrics.jsonl", "selections.jsonl"):
             kept = [line for line in read_jsonl(self.path / name) if line["round"] <= round]
             write_atomically(self.path / name, to_jsonl(kept).encode())
-
-    def remove(self) -> None:
-        """Delete the directory."""
-        shutil.rmtree(self.path)
