@@ -41,6 +41,8 @@ class Members:
     turns: dict[ClientId, int] = field(default_factory=dict)
     """The turns that each site has told of: fewer than before means that it was restored from an older copy."""
     keep_turns: Callable[[dict[ClientId, int]], None] = lambda turns: None
+    behind: set[ClientId] = field(default_factory=set)
+    """Sites that were restored from an older copy: their next order says so, and they recover what their inbox has."""
     refused: dict[str, str] = field(default_factory=dict)
     """Why a site was refused, by name (or "node 123")."""
     _online: Mapping[NodeId, Node] = field(default_factory=dict)
@@ -78,6 +80,9 @@ class Members:
         if turn < before:
             why = f"it has taken {turn} turns, and had taken {before}: it was restored from an older copy"
             self.diary.note(round, "rolled back", self.name(client), why)
+            self.behind.add(client)
+        elif turn > before:
+            self.behind.discard(client)
         if turn != before:
             self.turns[client] = turn
             self.keep_turns(self.turns)

@@ -21,13 +21,14 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
-from chase.core.errors import UpdateError
+from chase.core.errors import FederationError, UpdateError
 from chase.core.messages import ClientId, ClientUpdate, RoundOrder
 from chase.core.text import clean
 from chase.federation.checks import Outgrown, check_answer
 from chase.federation.diary import Diary
 from chase.federation.members import AGAIN, Members
 from chase.federation.rules import Rules
+from chase.federation.secure_round import keys_of
 from chase.federation.transport import NodeId, Reply, SiteMessage, Tally, Ticket, Transport
 from chase.server.robust import bound_norms
 
@@ -126,7 +127,7 @@ class Rounds:
 
     def _awaited(self, age: int) -> bool:
         """Whether an answer to an order of so many rounds ago would still be used now."""
-        return age == 0 or (0 < age <= self.rules.late_rounds and not self._fresh)
+        return age == 0 or (0 < age <= self.rules.late_rounds and not self._fresh and not self.rules.secure)
 
     def _due(self, wanted: Mapping[ClientId, RoundOrder], outcome: RoundOutcome, quorum: int) -> list[ClientId]:
         """Who gets the order now: all that are free when the round begins, then who failed, newcomers if needed."""
@@ -184,7 +185,7 @@ class Rounds:
                 raise UpdateError(answer.error)
             if answer.body.client != owed.client:
                 raise UpdateError(f"update of client {owed.client}: it says that it is of client {answer.body.client}")
-            check_answer(answer.body, owed.order, self.rules, self.members.sizes(owed.client).samples)
+            self._check(answer.body, owed)
         except UpdateError as error:
             if isinstance(error, Outgrown):
                 self.members.greet_again(owed.client)
@@ -196,7 +197,7 @@ class Rounds:
         self.members.seen(round, owed.client, int(answer.body.metrics["turn"]))
         if (
             age > self.rules.late_rounds
-            or (age and self._fresh)
+            or (age and (self._fresh or self.rules.secure))
             or owed.client in outcome.updates
             or owed.client not in self._tries
         ):
@@ -206,6 +207,15 @@ class Rounds:
             outcome.late.append(name)
             self.diary.note(round, "late", name, f"its answer to round {owed.order.round} is used in round {round}")
         outcome.updates[owed.client], outcome.orders[owed.client] = answer.body, owed.order
+
+    def _check(self, update: ClientUpdate, owed: Owed) -> None:
+        if self.rules.secure:
+            try:
+                keys_of(update)
+            except FederationError as error:
+                raise UpdateError(str(error)) from None
+        else:
+            check_answer(update, owed.order, self.rules, self.members.sizes(owed.client).samples)
 
     def _refuse(self, outcome: RoundOutcome, round: int, name: str, why: str) -> None:
         outcome.refused[name] = clean(why)
@@ -232,7 +242,8 @@ class Rounds:
             outcome.updates[client] = replace(outcome.updates[client], weights=found.weights[client])
 
     def _close(self, outcome: RoundOutcome, wanted: Mapping[ClientId, RoundOrder], round: int) -> None:
-        self._bound(outcome, round)
+        if not self.rules.secure:  # else nobody sees one update
+            self._bound(outcome, round)
         here = self.members.here()
         for client in sorted(wanted):
             if client in outcome.updates or self._name(client) in outcome.refused:
@@ -264,6 +275,24 @@ class Rounds:
             stands[name] = word
         stands |= dict.fromkeys((*self.members.refused, *outcome.refused), "refused")
         self.diary.show(round=round, sites=stands, phase="round")
+
+    def ask(self, round: int, letters: Mapping[ClientId, SiteMessage], limit: float) -> dict[ClientId, ClientUpdate]:
+        """One message to each of these sites; what came back before the time was up."""
+        sent = zip(letters, self.post.send(list(letters.values())), strict=True)
+        open_tickets = {ticket: client for client, ticket in sent if ticket is not None}
+        found, began = dict[ClientId, ClientUpdate](), self.clock()
+        while open_tickets and self.clock() - began < limit:
+            for answer in self.post.collect(list(open_tickets)):
+                client = open_tickets.pop(answer.ticket, None)
+                if client is not None and isinstance(answer.body, ClientUpdate) and answer.body.client == client:
+                    found[client] = answer.body
+                elif client is not None:
+                    self.diary.note(round, "failed", self._name(client), clean(answer.error) or "of another kind")
+            if open_tickets:
+                self.sleep(self.rules.poll)
+        for client in open_tickets.values():
+            self.diary.note(round, "missing", self._name(client), "in a secure sum")
+        return found
 
     def tallies(self, round: int, letters: Callable[[ClientId], SiteMessage], limit: float) -> Tally:
         """Sums over the held-out parts of all sites that are here and not busy; who is slow is left out."""

@@ -41,6 +41,18 @@ class Rules:
     """Where the model is scored: "server" (its test set), "sites" (their held-out parts) or "both"."""
     most_labels: int = 10_000_000
     """A labelled count above this is not believed."""
+    secure: bool = False
+    """The server learns sums over the sites only, never one site's part (three sites at least)."""
+    dp_epsilon: float = 0.0
+    """Differential privacy of whole sites: what all rounds together may spend; 0 = none."""
+    dp_delta: float = 1e-5
+    """The chance with which that may fail."""
+    dp_clip: float = 1.0
+    """The longest change of the model that a site sends under differential privacy."""
+    keep_last: int = 10
+    """Saved rounds that are kept, for `chase federation rollback`."""
+    keep_every: int = 10
+    """Besides them each round that this divides is kept; 0 = none."""
     norm_clip: float = 5.0
     """An update that changes the model more than so many times the median change of the round is cut; 0 = never."""
     norm_refuse: float = 50.0
@@ -61,10 +73,12 @@ class Rules:
             "most_answer_mb",
             "norm_clip",
             "norm_refuse",
+            "dp_epsilon",
+            "keep_every",
         ):
             if getattr(self, name) < 0:
                 raise FederationError(f"{name} = {getattr(self, name)} does not fit: it is 0 or more")
-        for name in ("deadline", "busy_limit", "poll", "most_labels"):
+        for name in ("deadline", "busy_limit", "poll", "most_labels", "keep_last", "dp_delta", "dp_clip"):
             if getattr(self, name) <= 0:
                 raise FederationError(f"{name} = {getattr(self, name)} does not fit: it is more than 0")
 
@@ -86,7 +100,7 @@ def make_rules(values: dict[str, Any]) -> Rules:
         if key not in kinds:
             raise FederationError(unknown("rule", key, kinds))
         fits = isinstance(value, int | float) if kinds[key] is float else isinstance(value, kinds[key])
-        if not fits or isinstance(value, bool):
+        if not fits or (isinstance(value, bool) and kinds[key] is not bool):
             raise FederationError(f"rule {key} = {value!r} does not fit: it is of type {kinds[key].__name__}")
     rules = Rules(**values)
     rules.check()

@@ -44,7 +44,7 @@ def run_federation(
 
 
 def _run(engine: FederationEngine, record: Record, diary: Diary) -> list[Metrics]:
-    saved, settings, notes = restore(record, engine.spec), record.settings, list[str]()
+    saved, settings, notes = restore(record, engine.spec, engine.checkpoint), record.settings, list[str]()
     diary.note(saved.done, "begun" if saved.done == 0 else "resumed", why="; ".join(saved.problems))
 
     def announce(metrics: Metrics) -> None:

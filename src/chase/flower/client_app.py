@@ -9,17 +9,22 @@ from __future__ import annotations
 import logging
 import traceback
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from flwr.app import Message, RecordDict
+from numpy.typing import NDArray
 
 from chase import __version__
 from chase.core.errors import AgreementError, ChaseError, ClientError, DivergedError, SettingsError, UpdateError
+from chase.core.messages import ClientUpdate
+from chase.federation.secure_site import SecureSite, vector_of, with_noise
 from chase.federation.transport import Hello, Tally
 from chase.flower import codec
 from chase.settings import Settings, from_mapping
-from chase.site import turn
+from chase.site import approval, turn
 from chase.site.agreement import Agreement
 from chase.site.place import Site
 
@@ -65,6 +70,10 @@ def hello(site: Site, records: RecordDict) -> RecordDict:
         version = codec.version_of(records)
         header = codec.header_of(records)
         objections = turn.objections(site, settings_of(header), Agreement.from_json(header["agreement"]))
+        changed = approval.changes(site.path, header["settings"] | header.get("rules", {}))
+        if changed:
+            LOG.warning("the server would change settings: %s", "; ".join(changed))
+            objections.append("changed settings wait for the site (`chase site accept`): " + "; ".join(changed))
     except (UpdateError, SettingsError, AgreementError) as error:
         objections = [f"{error} (the server runs chase {version}, the site {__version__})"]
     return codec.pack_hello(Hello(site.card.name, tuple(objections), *turn.sizes(site)))
@@ -75,8 +84,40 @@ def take_turn(site: Site, records: RecordDict) -> RecordDict:
     header = codec.header_of(records)
     settings = settings_of(header)
     turn.check_agreement(site, settings, header["agreement"])
-    update = turn.take_turn(site, settings, int(header["number"]), codec.order_of(records, header))
+    order, recover = codec.order_of(records, header), bool(header.get("recover"))
+    update = turn.take_turn(site, settings, int(header["number"]), order, recover)
+    if header.get("dp"):
+        update = replace(update, weights=with_noise(site, update, order.run, order.origin, header["dp"]))
+    if header.get("secure"):
+        vector = vector_of(update, order.origin, weight_of(settings, update.num_labeled))
+        return _keys(site, "turn", header, order.round, vector, update.metrics["turn"])
     return codec.pack_update(update, turn.agreed_metrics(update))
+
+
+def weight_of(settings: Settings, labels: int) -> float:
+    """The weight of this site in a sum: a site without labels has none."""
+    return float(labels) if settings.client_weights == "labelled" else float(labels > 0)
+
+
+def _keys(
+    site: Site, job: str, header: dict[str, Any], round: int, vector: NDArray[np.float64], turns: float
+) -> RecordDict:
+    """The first step of a secure sum in place of the answer itself."""
+    number = int(header["number"])
+    keys = SecureSite(site, job).begin(number, str(header["context"]), vector)
+    return codec.pack_update(ClientUpdate(number, round, {}, 0, {}, keys), {"turn": turns})
+
+
+def secure_step(step: str) -> Handler:
+    """A later step of a secure sum."""
+
+    def handle(site: Site, records: RecordDict) -> RecordDict:
+        header = codec.header_of(records)
+        with site.locked():
+            found = getattr(SecureSite(site, str(header["job"])), step)(header)
+        return codec.pack_update(ClientUpdate(int(header["number"]), int(header["of"]), {}, 0, {}, found), {})
+
+    return handle
 
 
 def tally(site: Site, records: RecordDict) -> RecordDict:
@@ -84,11 +125,15 @@ def tally(site: Site, records: RecordDict) -> RecordDict:
     header = codec.header_of(records)
     settings = settings_of(header)
     turn.check_agreement(site, settings, header["agreement"])
-    return codec.pack_tally(Tally(*turn.tally(site, settings, codec.take_arrays(records, "weights"))))
+    found = turn.tally(site, settings, codec.take_arrays(records, "weights"))
+    if header.get("secure"):
+        return _keys(site, "tally", header, int(header["of"]), np.array(found, dtype=np.float64), turn.turns(site))
+    return codec.pack_tally(Tally(*found))
 
 
 HANDLERS: dict[str, Handler] = {
     codec.KINDS["hello"]: hello,
     codec.KINDS["turn"]: take_turn,
     codec.KINDS["tally"]: tally,
+    **{codec.KINDS[step]: secure_step(step) for step in ("shares", "masked", "unmask")},
 }

@@ -28,6 +28,7 @@ from chase.federation.transport import Hello, SiteMessage, Tally
 FORMAT = 2
 """Version of the letters and answers; 1 sent every array as a record of its own."""
 KINDS = {"hello": "query.hello", "turn": "train.turn", "tally": "evaluate.tally"}
+KINDS |= {step: f"train.{step}" for step in ("shares", "masked", "unmask")}
 """Our kinds of letters, and Flower's message types for them."""
 PIECE = 4 << 20
 """Bytes of arrays in one record."""

@@ -40,6 +40,7 @@ from chase.run.segments import (
 FORMAT = 2
 """Format 1 had a file per client; it is still read."""
 KEPT = 2
+"""Saved rounds that are kept unless more are asked for."""
 
 
 @dataclass(frozen=True)
@@ -57,8 +58,9 @@ class Checkpoint:
     One process commits; others (``writer`` names them apart) only write and read states.
     """
 
-    def __init__(self, path: Path, writer: str = "main") -> None:
-        self.path, self._writer = path, writer
+    def __init__(self, path: Path, writer: str = "main", last: int = KEPT, every: int = 0) -> None:
+        """``last``: the newest rounds that are kept; ``every``: besides them each round that it divides (0 = none)."""
+        self.path, self._writer, self._last, self._every = path, writer, max(1, last), every
         self._segment: tuple[int, SegmentWriter] | None = None
         self._known = False
         self._bundles: list[Bundle] = []
@@ -166,6 +168,20 @@ class Checkpoint:
             merged.states = {}
             bundles[:] = [merged, *(b for b in bundles if id(b) not in gone)]
 
+    def rounds(self) -> list[int]:
+        """The rounds that are saved."""
+        return sorted(int(path.stem) for path in self._manifests())
+
+    def cut_after(self, round: int) -> None:
+        """Remove what was saved of later rounds; ``round`` itself must be whole, or 0 for the start."""
+        if round:
+            self._read_manifest(self.path / f"{round:06d}.json")
+        for path in self._manifests():
+            if int(path.stem) > round:
+                path.unlink()
+        self._known = False
+        self._sweep()
+
     def _manifests(self) -> list[Path]:
         return sorted(self.path.glob("[0-9]*.json"), reverse=True)
 
@@ -199,10 +215,14 @@ class Checkpoint:
         names = tuple(saved.segment for saved in states.values())
         return [Bundle(None, names, len(states), len(states), states)] if states else []
 
+    def _kept(self) -> list[Path]:
+        found = self._manifests()
+        return found[: self._last] + [p for p in found[self._last :] if self._every and int(p.stem) % self._every == 0]
+
     def _sweep(self) -> None:
         """Remove what the newest manifests do not name."""
         keep: set[str] = set()
-        for path in self._manifests()[:KEPT]:
+        for path in self._kept():
             try:
                 body = json.loads(path.read_text(encoding="utf-8"))
             except ValueError:
@@ -210,6 +230,6 @@ class Checkpoint:
             keep |= {path.name, body["server"]["name"], *(s["name"] for s in body.get("clients", {}).values())}
             for bundle in body.get("bundles", ()):
                 keep |= {bundle["index"]["name"], *bundle["segments"]}
-        for file in self.path.iterdir():
+        for file in self.path.iterdir() if self.path.is_dir() else ():
             if file.name not in keep:
                 file.unlink(missing_ok=True)

@@ -94,10 +94,10 @@ class Restored:
     """What was wrong with newer checkpoints."""
 
 
-def restore(record: Record, spec: NetSpec) -> Restored:
+def restore(record: Record, spec: NetSpec, saved: Checkpoint | None = None) -> Restored:
     """The state to run the next round from; lines of rounds after it are cut off and done again."""
     torch.set_num_threads(1)
-    settings, checkpoint = record.settings, Checkpoint(record.path / "checkpoint")
+    settings, checkpoint = record.settings, saved or Checkpoint(record.path / "checkpoint")
     manifest, problems = checkpoint.latest()
     first = new_start(spec, settings)
     server = make_server(record.run, settings, first, spec)

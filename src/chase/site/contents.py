@@ -42,3 +42,20 @@ def keep_hashes(site: Site, ids: SampleIds, hashes: Sequence[bytes]) -> dict[byt
     with site.home.database.transaction() as db:
         db.executemany("INSERT INTO contents VALUES (?, ?)", zip(ids.tolist(), hashes, strict=True))
     return dict(zip(hashes, ids.tolist(), strict=True))
+
+
+def damaged(site: Site) -> list[int]:
+    """Samples whose content is no longer what it was when it was first hashed; those without a hash get one."""
+    ids, inputs = site.home.samples()
+    samples_by_content(site, ids, inputs)
+    parts, held = [(ids, inputs)], site.held_out()
+    if held is not None:
+        parts.append((held.ids, held.inputs))
+    with site.home.database.reading() as db:
+        known = {int(row["sample"]): bytes(row["hash"]) for row in db.execute("SELECT sample, hash FROM contents")}
+    return [
+        sample
+        for of, content in parts
+        for sample, found in zip(of.tolist(), hashes_of(content), strict=True)
+        if known.get(sample, found) != found
+    ]

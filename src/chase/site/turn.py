@@ -20,6 +20,7 @@ from chase.learning.inference import logits
 from chase.models.net import set_weights
 from chase.settings import Settings
 from chase.site.agreement import Agreement, agreement_of, differences
+from chase.site.contents import damaged
 from chase.site.place import Site
 
 LEAST_LABELS = 10
@@ -64,7 +65,11 @@ def own_settings(site: Site, settings: Settings) -> Settings:
 
 def objections(site: Site, settings: Settings, offered: Agreement) -> list[str]:
     """The points on which the site does not agree with the server."""
-    return differences(offered, agreement_of(settings, site.samples(), site.classes))
+    found = differences(offered, agreement_of(settings, site.samples(), site.classes))
+    spoiled = damaged(site)
+    if spoiled:
+        found.append(f"{len(spoiled)} samples are damaged at the site: `chase site health` there names them")
+    return found
 
 
 def check_agreement(site: Site, settings: Settings, digest: str) -> None:
@@ -82,10 +87,17 @@ def client_of(site: Site, settings: Settings, number: ClientId) -> Client:
     return build_client(number, own, samples, net, classes, own_behaviour(site, settings, number), annotator, store)
 
 
-def take_turn(site: Site, settings: Settings, number: ClientId, order: RoundOrder) -> ClientUpdate:
-    """The answer to an order; a repeated one is answered from what was committed."""
+def take_turn(
+    site: Site, settings: Settings, number: ClientId, order: RoundOrder, recover: bool = False
+) -> ClientUpdate:
+    """The answer to an order; a repeated one is answered from what was committed.
+
+    ``recover``: the site was restored from an older copy; the answers that its inbox has are all read once more.
+    """
     torch.set_num_threads(1)
     with site.locked():
+        if recover:
+            site.home.inbox.set_taken(0)
         update = client_of(site, settings, number).take_turn(order).update
         return replace(update, metrics={**update.metrics, "turn": float(turns(site))})
 

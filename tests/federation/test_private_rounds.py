@@ -1,0 +1,185 @@
+"""Rounds of which the server learns sums only, and rounds under differential privacy, over packed messages."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from federation.posts import Clock
+from federation.real import federation_settings
+from federation.wire import Wire
+
+from chase.core.errors import FederationError
+from chase.federation.diary import events
+from chase.federation.ops.setup import Loopback
+from chase.federation.rollback import roll_back
+from chase.federation.rules import Rules
+from chase.federation.run import run_federation
+from chase.run.checkpoint import Checkpoint
+from chase.run.metrics import Metrics
+from chase.run.record import Record
+from chase.server.server import model_of
+from chase.site import approval
+from chase.site.place import Site
+
+SETTINGS = {"clients": 5, "rounds": 2, "local_epochs": 2, "classes_per_client": 4, "client_weights": "equal"}
+
+
+def federation(path: Path, changes: dict[str, object] | None = None, **rules: object) -> Loopback:
+    return Loopback.prepare(
+        path,
+        federation_settings(**{**SETTINGS, **(changes or {})}),
+        Rules(quorum=3, deadline=30.0, **rules),
+        secure=False,
+    )
+
+
+def wire_of(loopback: Loopback) -> Wire:
+    return Wire({100 + n: home for n, home in enumerate(loopback.homes.values())})
+
+
+def run(loopback: Loopback, wire: Wire) -> list[Metrics]:
+    clock = Clock()
+    return run_federation(loopback.charter, wire, clock, clock.sleep)
+
+
+def model(loopback: Loopback) -> dict[str, np.ndarray]:
+    checkpoint = Checkpoint(loopback.charter.run / "checkpoint")
+    manifest, _ = checkpoint.latest()
+    assert manifest is not None
+    return model_of(checkpoint.read_arrays(manifest.server))
+
+
+def told(loopback: Loopback, what: str) -> list[str]:
+    return [e["why"] for e in events(loopback.charter.run) if e["what"] == what]
+
+
+@pytest.mark.parametrize("weights", ["equal", "labelled"])
+def test_a_secure_federation_learns_what_a_plain_one_learns(tmp_path: Path, weights: str) -> None:
+    changes = {"client_weights": weights}
+    plain = federation(tmp_path / "plain", changes, evaluate="sites")
+    secure = federation(tmp_path / "secure", changes, evaluate="sites", secure=True)
+    wire = wire_of(secure)
+    ours, theirs = run(secure, wire), run(plain, wire_of(plain))
+    first, second = model(secure), model(plain)
+    for name in first:
+        assert np.abs(first[name] - second[name]).max() < 1e-6, name
+    for mine, other in zip(ours, theirs, strict=True):
+        assert mine["took_part"] == other["took_part"] == 5
+        assert (mine["labels"], mine["inferences"], mine["pools"]) == (
+            other["labels"],
+            other["inferences"],
+            other["pools"],
+        )
+        assert (mine["site_correct"], mine["site_count"]) == (other["site_correct"], other["site_count"])
+        assert mine["clients"] == {}
+    assert told(secure, "no sum") == []
+
+
+def test_what_reaches_the_server_holds_neither_weights_nor_counts_of_one_site(tmp_path: Path) -> None:
+    secure = federation(tmp_path / "fed", {"rounds": 1}, secure=True)
+    wire = wire_of(secure)
+    run(secure, wire)
+    kinds = [kind for _, kind, _ in wire.seen]
+    assert [kinds.count(kind) for kind in ("turn", "shares", "masked", "unmask")] == [5, 5, 5, 5]
+    home = next(iter(secure.homes.values()))
+    site = Site(home)
+    committed = (home / "state").iterdir()
+    bias = np.concatenate([np.frombuffer(path.read_bytes()[-400:], dtype=np.uint8) for path in committed])
+    site.close()
+    sent = b"".join(part for node, _, parts in wire.seen if node == 100 for part in parts)
+    assert len(sent) > 10_000
+    assert bias.tobytes()[-80:] not in sent
+    assert b"pool_labeled" not in sent
+    assert b"num_labeled" in sent  # always 0
+    assert not (home / "secure" / "turn.json").stat().st_mode & 0o077 or (home / "secure").stat().st_mode & 0o077 == 0
+
+
+@pytest.mark.parametrize("kind", ["turn", "shares", "masked", "unmask"])
+def test_a_site_may_drop_out_in_every_phase(tmp_path: Path, kind: str) -> None:
+    secure = federation(tmp_path / "fed", {"rounds": 2}, secure=True)
+    wire = wire_of(secure)
+    wire.lost = {(102, kind)}
+    metrics = run(secure, wire)
+    counted = 5 if kind == "unmask" else 4
+    assert [line["took_part"] for line in metrics] == [counted, counted if kind != "turn" else 4]
+    assert told(secure, "no sum") == []
+    assert all(np.isfinite(array).all() for array in model(secure).values())
+    assert metrics[-1]["test_accuracy"] is not None
+
+
+def test_too_few_sites_give_no_sum_and_the_model_stays(tmp_path: Path) -> None:
+    secure = federation(tmp_path / "fed", {"rounds": 1}, secure=True)
+    wire = wire_of(secure)
+    wire.lost = {(node, "masked") for node in (100, 101, 102)}
+    (line,) = run(secure, wire)
+    assert line["took_part"] == 0
+    assert told(secure, "no sum") == ["only 2 sites sent vectors, 3 are needed: this round has no sum"]
+
+
+def test_privacy_is_spent_round_by_round_and_never_more_than_allowed(tmp_path: Path) -> None:
+    loud = federation(tmp_path / "loud", {"rounds": 3}, dp_epsilon=8.0, dp_clip=0.5)
+    metrics = run(loud, wire_of(loud))
+    spent = [line["dp_epsilon"] for line in metrics]
+    assert 0 < spent[0] < spent[1] < spent[2] <= 8.0
+    assert spent[2] > 7.9
+    quiet = federation(tmp_path / "quiet", {"rounds": 3})
+    run(quiet, wire_of(quiet))
+    moved = max(float(np.abs(model(loud)[n] - model(quiet)[n]).max()) for n in model(quiet))
+    assert moved > 0.1  # the noise is there
+
+
+def test_options_that_exclude_each_other_are_refused(tmp_path: Path) -> None:
+    for name, changes, rules, why in (
+        ("a", {"combine": "median"}, {"secure": True}, "combine must be mean"),
+        ("b", {"client_weights": "labelled"}, {"dp_epsilon": 1.0}, "client_weights = equal"),
+        ("c", {"strategy": "ll4al"}, {"secure": True}, "ll4al sends more"),
+    ):
+        loopback = federation(tmp_path / name, changes, **rules)
+        with pytest.raises(FederationError, match=why):
+            run(loopback, wire_of(loopback))
+
+
+def test_a_federation_goes_back_and_sites_that_are_ahead_go_on(tmp_path: Path) -> None:
+    fed = federation(tmp_path / "fed", {"rounds": 5})
+    run(fed, wire_of(fed))
+    before = Record.open(fed.charter.run)
+    labels = before.metrics[-1]["labels"]
+    with pytest.raises(FederationError, match="round 9 is not saved; saved rounds: 1, 2, 3, 4, 5"):
+        roll_back(fed.charter, 9)
+    roll_back(fed.charter, 1)
+    after = Record.open(fed.charter.run)
+    assert after.run != before.run
+    assert [line["round"] for line in after.metrics] == [1]
+    metrics = run(fed, wire_of(fed))
+    assert [line["took_part"] for line in metrics] == [5] * 5
+    assert metrics[-1]["labels"] > labels  # labels of the rounds that were undone are kept
+    assert told(fed, "refused") == []
+
+
+def test_a_site_runs_a_changed_setting_only_after_its_people_accept_it(tmp_path: Path) -> None:
+    home = tmp_path
+    assert approval.changes(home, {"lr": 0.1, "rounds": 5, "secure": True}) == []
+    assert approval.changes(home, {"lr": 0.1, "rounds": 50, "secure": True}) == []
+    assert approval.changes(home, {"lr": 0.1, "rounds": 50, "secure": False}) == ["secure: True -> False"]
+    assert approval.proposed(home) == ["secure: True -> False"]
+    assert approval.accept(home) == ["secure: True -> False"]
+    assert approval.changes(home, {"lr": 0.1, "secure": False}) == []
+    assert approval.proposed(home) == []
+
+
+def test_a_site_that_lost_its_protection_by_a_change_of_rules_does_not_take_part(tmp_path: Path) -> None:
+    fed = federation(tmp_path / "fed", {"rounds": 1}, secure=True)
+    run(fed, wire_of(fed))
+    text = (fed.charter.path / "federation.toml").read_text().replace("secure = true", "secure = false")
+    (fed.charter.path / "federation.toml").write_text(text)
+    home = next(iter(fed.homes.values()))
+    for other in list(fed.homes.values())[1:]:
+        (other / "accepted.json").unlink()
+    record = Record.open(fed.charter.run)
+    record.keep(record.changed({"rounds": 2}))
+    metrics = run(fed, wire_of(fed))
+    assert metrics[-1]["took_part"] == 4
+    assert any("secure: True -> False" in why for why in told(fed, "refused"))
+    assert approval.accept(home) == ["secure: True -> False"]
