@@ -179,7 +179,7 @@ def test_a_model_that_is_not_finite_is_neither_kept_nor_sent_and_the_next_round_
     wild = {name: array * np.float32(1e30) if array.dtype == np.float32 else array for name, array in weights.items()}
     said = ask(site, letter(site, settings, "turn", RoundOrder("run", 2, 0, wild)))
     assert dict(said["failure"]) == {
-        "reason": "training failed (DivergedError); the site's log says why",
+        "reason": "training failed (TrainingError); the site's log says why",
         "again": False,
     }
     assert (site_turn.turns(site), site.home.inbox.mark("taken"), len(list((site.path / "state").iterdir()))) == before

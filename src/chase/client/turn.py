@@ -24,7 +24,7 @@ from chase.client.context import ClientContext, Costs
 from chase.client.contribute import PREPARE, fit_step, observe
 from chase.client.state import ClientState
 from chase.client.train import train
-from chase.core.errors import ChaseError, ClientError, DivergedError
+from chase.core.errors import ChaseError, ClientError, TrainingError
 from chase.core.messages import ClientId, ClientUpdate, RoundOrder
 from chase.learning.loss_prediction import loss_extras
 
@@ -144,7 +144,7 @@ def refuse_divergence(update: ClientUpdate) -> None:
     """Refuse weights that are not finite before they are kept: the client trains again from the next global model."""
     for name, array in update.weights.items():
         if np.issubdtype(array.dtype, np.floating) and not np.isfinite(array).all():
-            raise DivergedError(f"training diverged: '{name}' holds NaN or infinity; a smaller lr may help")
+            raise TrainingError(f"training diverged: '{name}' holds NaN or infinity; a smaller lr may help")
 
 
 def open_questions(state: ClientState, strategy: str) -> list[Question]:

@@ -42,10 +42,6 @@ class UpdateError(ChaseError):
     """A client's update does not fit the model and is refused."""
 
 
-class DivergedError(ChaseError):
-    """Training ended with weights that are not finite: they are neither kept nor sent."""
-
-
 class LabelError(ChaseError):
     """A home, a question, an answer or an annotator does not fit."""
 

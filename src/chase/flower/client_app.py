@@ -18,7 +18,7 @@ from flwr.app import Message, RecordDict
 from numpy.typing import NDArray
 
 from chase import __version__
-from chase.core.errors import AgreementError, ChaseError, ClientError, DivergedError, SettingsError, UpdateError
+from chase.core.errors import AgreementError, ChaseError, ClientError, TrainingError, SettingsError, UpdateError
 from chase.core.messages import ClientUpdate
 from chase.federation.secure_site import SecureSite, vector_of, with_noise
 from chase.federation.transport import Hello, Tally
@@ -45,7 +45,7 @@ def answer(message: Message, home: Path) -> Message:
             site.close()
     except Exception as error:  # the boundary: text of an error may name samples and must not leave the site
         LOG.error("the message failed:\n%s", traceback.format_exc())
-        content = codec.pack_failure(harmless(error), not isinstance(error.__cause__, DivergedError))
+        content = codec.pack_failure(harmless(error), not isinstance(error.__cause__, TrainingError))
     return Message(content, reply_to=message)
 
 
