@@ -18,7 +18,7 @@ from flwr.app import Message, RecordDict
 from numpy.typing import NDArray
 
 from chase import __version__
-from chase.core.errors import AgreementError, ChaseError, ClientError, TrainingError, SettingsError, UpdateError
+from chase.core.errors import AgreementError, ChaseError, ClientError, SettingsError, TrainingError, UpdateError
 from chase.core.messages import ClientUpdate
 from chase.federation.secure_site import SecureSite, vector_of, with_noise
 from chase.federation.transport import Hello, Tally
