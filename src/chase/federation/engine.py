@@ -233,6 +233,8 @@ def check_privacy(rules: Rules, settings: Settings) -> float:
     """Refuse options that exclude each other; returns the noise multiplier of differential privacy, 0 without it."""
     if rules.secure and (settings.combine != "mean" or settings.client_weights == "shuffled"):
         raise FederationError("secure = true sums updates: combine must be mean, client_weights labelled or equal")
+    if (rules.secure or rules.dp_epsilon) and settings.learner != "network":
+        raise FederationError("secure = true and dp_epsilon are there for learner = network only, not yet for sums")
     if (rules.secure or rules.dp_epsilon) and "loss_module" in settings.needs:
         raise FederationError("secure = true and dp_epsilon cover the weights alone: ll4al sends more, choose another")
     if not rules.dp_epsilon:
