@@ -169,6 +169,6 @@ def test_the_commands(home: Home, tmp_path: Path) -> None:
     failed = run(app, ["label", "import", str(home.path), str(out)])
     assert isinstance(failed.exception, LabelError)
     done = run(app, ["label", "import", str(home.path), str(out), "--revise"])
-    assert "2 taken in, 0 said nothing new, 0 refused" in done.stdout
+    assert "2 imported, 0 unchanged, 0 refused" in done.stdout
     assert "#token=" in run(app, ["label", "link", str(home.path), "-a", "kim"]).stdout
     assert isinstance(run(app, ["label", str(tmp_path)]).exception, LabelError)

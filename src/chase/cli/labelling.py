@@ -9,6 +9,7 @@ import click
 import typer
 from typer.core import TyperGroup
 
+from chase.cli import team
 from chase.core.errors import LabelError
 from chase.home import exchange
 from chase.home.home import Home, write_durably
@@ -45,6 +46,7 @@ def register(app: typer.Typer) -> None:
     group.command("import", epilog="Example: chase label import runs/demo/home labels.csv --revise")(import_labels)
     group.command("link", epilog="Example: chase label link runs/demo/home -a ben")(link)
     group.command("revoke", epilog="Example: chase label revoke runs/demo/home -a ben")(revoke)
+    team.register(group)
     app.add_typer(group, name="label", help="Serve the labelling page of a client's home; export and import labels.")
 
 
@@ -56,13 +58,22 @@ def serve(
     name: Annotated[str, typer.Option(help="The host name in the links, if it is not the address.")] = "",
     tls_cert: Annotated[Path | None, typer.Option(help="Certificate (PEM).")] = None,
     tls_key: Annotated[Path | None, typer.Option(help="Its key (PEM).")] = None,
+    adjudicator: Annotated[
+        list[str] | None, typer.Option("--adjudicator", help="Who decides where answers differ; repeatable.")
+    ] = None,
+    lead: Annotated[list[str] | None, typer.Option("--lead", help="Who sees the team and sets the policy.")] = None,
 ) -> None:
     """Serve the labelling page on this machine until Ctrl-C (`chase label HOME` is enough)."""
     opened = Home(home)
     address = serving.Address(host, port, name, tls_cert, tls_key)
 
     def announce(where: str) -> None:
-        for who, url in serving.links(opened, where, annotator or ["annotator"]).items():
+        for role, names in (("adjudicator", adjudicator or []), ("lead", lead or [])):
+            for name in names:
+                opened.people.set_role(name, role)
+                opened.audit.note("", "role", person=name, role=role)
+        everybody = [*(annotator or []), *(adjudicator or []), *(lead or [])]
+        for who, url in serving.links(opened, where, everybody or ["annotator"]).items():
             print(f"{who}: {url}", flush=True)
         print("Each link opens the page once, on one device. Stop with Ctrl-C.", flush=True)
 
@@ -97,11 +108,12 @@ def export(
         typer.Option("--format", "-f", help="CSV, Label Studio JSON, or the interface that such JSON fits."),
     ] = "csv",
     waiting: Annotated[bool, typer.Option("--waiting", help="The questions that wait, not the labels.")] = False,
+    answers: Annotated[bool, typer.Option("--answers", help="Every person's answer (CSV), not the labels.")] = False,
 ) -> None:
-    """Write all labels, or all waiting questions, as CSV or as Label Studio tasks with annotations."""
+    """Write all labels, all answers or all waiting questions, as CSV or as Label Studio tasks with annotations."""
     opened = Home(home)
     if form == "csv":
-        text = exchange.to_csv(opened, waiting)
+        text = exchange.to_csv(opened, waiting, answers)
     elif form == "label-studio":
         text = exchange.to_label_studio(opened, HomeView(opened), waiting)
     else:
@@ -115,13 +127,11 @@ def export(
 def import_labels(
     home: HomeArg,
     file: Annotated[Path, typer.Argument(help="A CSV, or a Label Studio JSON export (by its ending .json).")],
-    annotator: Annotated[
-        str, typer.Option("--annotator", "-a", help="Who labelled, where the file does not say.")
-    ] = "",
+    annotator: Annotated[str, typer.Option("--annotator", "-a", help="Who labelled, whatever the file says.")] = "",
     revise: Annotated[bool, typer.Option("--revise", help="Correct samples that were answered already.")] = False,
-    keep_good: Annotated[bool, typer.Option("--keep-good", help="Take in what fits although some does not.")] = False,
+    keep_good: Annotated[bool, typer.Option("--keep-good", help="Import what fits although some does not.")] = False,
 ) -> None:
-    """Take labels in from a file, with the same checks as on the page."""
+    """Import labels from a file, with the same checks as on the page."""
     opened = Home(home)
     try:
         text = file.read_text(encoding="utf-8")
@@ -131,4 +141,4 @@ def import_labels(
     outcome = exchange.take_in(opened, lines, annotator, revise, keep_good)
     for refused in outcome.refused:
         print(f"refused: {refused}")
-    print(f"{outcome.accepted} taken in, {outcome.unchanged} said nothing new, {len(outcome.refused)} refused")
+    print(f"{outcome.accepted} imported, {outcome.unchanged} unchanged, {len(outcome.refused)} refused")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from chase.home.home import Home
@@ -14,7 +14,9 @@ POLL_SECONDS = 0.1
 
 
 @contextmanager
-def page_beside(experiment: Experiment, port: int, say: Callable[[str], None]) -> Iterator[Callable[[], None]]:
+def page_beside(
+    experiment: Experiment, port: int, say: Callable[[str], None], names: Sequence[str] = ()
+) -> Iterator[Callable[[], None]]:
     """Serve the page while the block runs; gives what waits, after a round, for the answers still open."""
     settings = experiment.record.settings
     if settings.annotator != "page":
@@ -22,8 +24,8 @@ def page_beside(experiment: Experiment, port: int, say: Callable[[str], None]) -
         return
     home = experiment.open_home()
     with serving.serving_beside(home, serving.Address(port=port)) as where:
-        (link,) = serving.links(home, where, ["annotator"]).values()
-        say(f"label client {settings.page_client} at {link}")
+        for name, link in serving.links(home, where, names or ["annotator"]).items():
+            say(f"{f'{name}: ' if names else ''}label client {settings.page_client} at {link}")
         if settings.wait == 0:
             say("rounds do not wait for you: unanswered samples wait in the inbox (--wait 60 waits a minute a round)")
         yield lambda: wait_for_answers(home, settings.wait)

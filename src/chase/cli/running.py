@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import difflib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any
@@ -16,6 +17,7 @@ from chase.cli.coverage import show_coverage
 from chase.cli.people import page_beside
 from chase.cli.progress import RunProgress
 from chase.cli.terminal import print_table
+from chase.core.errors import SettingsError
 from chase.data import sources
 from chase.home.page.serving import PORT, Address, bind
 from chase.report import tables
@@ -46,7 +48,12 @@ SetOpt = Annotated[
 ]
 DirOpt = Annotated[str | None, typer.Option("--data-dir", help="Directory of NAME/train.parquet (else CHASE_DATA).")]
 AnnotatorOpt = Annotated[
-    str | None, typer.Option("--annotator", help="Who labels: oracle, or page for one client labelled by you.")
+    list[str] | None,
+    typer.Option(
+        "--annotator",
+        "-a",
+        help="Who labels: oracle; page for one client labelled by you; or the names of people, repeatable.",
+    ),
 ]
 PageClientOpt = Annotated[int | None, typer.Option("--page-client", help="The client that you label [0].")]
 WaitOpt = Annotated[float | None, typer.Option("--wait", help="Seconds a round waits for your answers [0].")]
@@ -76,7 +83,8 @@ def run(
 ) -> None:
     """Run federated active learning, or compare several methods, and leave a directory with metrics and a report."""
     changes = settings_room.parse_changes(change or [])
-    changes |= given(rounds=rounds, data_dir=data_dir, annotator=annotator, page_client=page_client, wait=wait)
+    who, people = annotators(annotator or [])
+    changes |= given(rounds=rounds, data_dir=data_dir, annotator=who, page_client=page_client, wait=wait)
     methods = [] if strategy is None else strategy.split(",")
     base = values_of(preset, changes)
     if len(methods) > 1 or seeds is not None:
@@ -90,7 +98,20 @@ def run(
     chosen = settings_room.from_mapping(base | changes).resolved()
     if chosen.annotator == "page":
         bind(Address(port=page_port)).close()  # a port in use is refused before a directory is made
-    go(Experiment.begin(chosen, out or new_directory(preset, chosen.strategy)), as_json, page_port)
+    go(Experiment.begin(chosen, out or new_directory(preset, chosen.strategy)), as_json, page_port, people)
+
+
+def annotators(given: list[str]) -> tuple[str | None, list[str]]:
+    """The setting ``annotator`` and the names of people, from what was given: oracle, page, or names."""
+    names = [name for name in given if name not in ("oracle", "page")]
+    if "oracle" in given and len(given) > 1:
+        raise SettingsError(f"--annotator oracle stands alone; it came with {', '.join(given)}")
+    for name in names:
+        if near := difflib.get_close_matches(name, ("oracle", "page"), n=1, cutoff=0.75):
+            raise SettingsError(f"unknown annotator '{name}'; did you mean '{near[0]}'? Or name a person otherwise.")
+    if names:
+        return "page", names
+    return (given[0] if given else None), []
 
 
 def values_of(name: str, changes: Mapping[str, Any]) -> dict[str, Any]:
@@ -118,16 +139,19 @@ def resume(
     change: SetOpt = None,
     as_json: JsonOpt = False,
     page_port: PortOpt = PORT,
+    annotator: Annotated[
+        list[str] | None, typer.Option("--annotator", "-a", help="People who label, by name; repeatable.")
+    ] = None,
 ) -> None:
     """Go on with a run or a comparison that was stopped; `--rounds 300` makes it longer."""
     changes = settings_room.parse_changes(change or []) | given(rounds=rounds)
     if is_comparison(directory):
         compare(read_arms(directory, changes), directory, as_json)
         return
-    go(Experiment.resume(directory, changes), as_json, page_port)
+    go(Experiment.resume(directory, changes), as_json, page_port, annotators(annotator or [])[1])
 
 
-def go(experiment: Experiment, as_json: bool, page_port: int = PORT) -> None:
+def go(experiment: Experiment, as_json: bool, page_port: int = PORT, people: Sequence[str] = ()) -> None:
     """Run what is left with live progress, then show the outcome."""
     record = experiment.record
     if experiment.coverage is not None and not as_json:
@@ -135,7 +159,7 @@ def go(experiment: Experiment, as_json: bool, page_port: int = PORT) -> None:
         experiment.notes.clear()
     progress = RunProgress(record.settings, quiet=as_json)
     try:
-        with progress, page_beside(experiment, page_port, progress.say) as wait_for_people:
+        with progress, page_beside(experiment, page_port, progress.say, people) as wait_for_people:
 
             def after_round(metrics: dict[str, Any]) -> None:
                 progress.round_done(metrics)

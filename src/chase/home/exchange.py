@@ -35,6 +35,9 @@ COLUMNS = (
     "seconds",
     "source",
     "saw_model",
+    "unsure",
+    "comment",
+    "rule",
     "round",
     "turn",
     "strategy",
@@ -43,6 +46,8 @@ COLUMNS = (
 )
 
 LONGEST_CELL = 100_000
+FORMULA = ("=", "+", "-", "@", "\t", "\r")
+"""A cell that begins so is run as a formula by spreadsheets."""
 
 
 def stamp(seconds: float | None) -> str:
@@ -50,16 +55,28 @@ def stamp(seconds: float | None) -> str:
     return "" if seconds is None else datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds")
 
 
-def to_csv(home: Home, waiting: bool = False) -> str:
-    """Every answer in force with its annotator, or every question that waits, a line each."""
-    rows = home.ledger.open_questions() if waiting else home.ledger.labels()
+def neutral(value: Any) -> Any:
+    """A cell that no spreadsheet takes for a formula: one that begins like one gets an apostrophe before it."""
+    return f"'{value}" if isinstance(value, str) and value.startswith(FORMULA) else value
+
+
+def plain(cell: str) -> str:
+    """What ``neutral`` made of a cell, undone."""
+    return cell[1:] if cell.startswith("'") and cell[1:].startswith(FORMULA) else cell
+
+
+def to_csv(home: Home, waiting: bool = False, answers: bool = False) -> str:
+    """Every label in force with its annotator, every answer, or every question that waits, a line each."""
+    ledger = home.ledger
+    rows = ledger.open_questions() if waiting else ledger.answers() if answers else ledger.labels()
     file = io.StringIO()
     writer = csv.DictWriter(file, COLUMNS, extrasaction="ignore", lineterminator="\n")
     writer.writeheader()
     for row in rows:
         label = row.get("label")
         name = "" if label is None else home.card.classes[label]
-        writer.writerow(row | {"class": name, "answered_at": stamp(row.get("answered_at"))})
+        filled = row | {"class": name, "answered_at": stamp(row.get("answered_at"))}
+        writer.writerow({key: neutral(value) for key, value in filled.items()})
     return file.getvalue()
 
 
@@ -70,7 +87,7 @@ def to_label_studio(home: Home, view: SampleView, waiting: bool = False) -> str:
 
 
 def _task(home: Home, view: SampleView, row: dict[str, Any]) -> dict[str, Any]:
-    keep = ("sample", "name", "round", "turn", "strategy", "ev", "score", "annotator", "reason", "source")
+    keep = ("sample", "name", "round", "turn", "strategy", "ev", "score", "annotator", "reason", "source", "saw_model")
     data = {key: row[key] for key in keep if row.get(key) not in (None, "")}
     shown = view.show(row["sample"])
     if shown.media.startswith("text/"):
@@ -135,6 +152,9 @@ class Line:
     annotator: str = ""
     seconds: float | None = None
     answered_at: float | None = None
+    saw_model: bool = False
+    unsure: bool = False
+    comment: str = ""
 
 
 @dataclass
@@ -165,7 +185,7 @@ def _csv_lines(reader: csv.DictReader[str]) -> list[Line]:
     lines = []
     for row in reader:
         where = f"line {reader.line_num}"
-        cell = {key: (value or "") for key, value in row.items() if isinstance(key, str)}
+        cell = {key: plain(value or "") for key, value in row.items() if isinstance(key, str)}
         if max(map(len, cell.values()), default=0) > LONGEST_CELL:
             raise LabelError(f"{where} cannot be read as CSV: a cell holds more than {LONGEST_CELL:,} characters")
         lines.append(
@@ -179,13 +199,16 @@ def _csv_lines(reader: csv.DictReader[str]) -> list[Line]:
                 cell.get("annotator", "").strip(),
                 _number(cell.get("seconds", "")),
                 _moment(cell.get("answered_at", "")),
+                cell.get("saw_model", "").strip() in ("1", "true", "True"),
+                cell.get("unsure", "").strip() in ("1", "true", "True"),
+                cell.get("comment", ""),
             )
         )
     return lines
 
 
 def read_label_studio(text: str) -> list[Line]:
-    """The last annotation of each task of a Label Studio JSON export; tasks without any are passed over."""
+    """Every annotation of each task of a Label Studio JSON export, oldest first; tasks without any are skipped."""
     try:
         tasks = json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -197,8 +220,8 @@ def read_label_studio(text: str) -> list[Line]:
         where = f"task {place}"
         try:
             data, annotations = task["data"], task.get("annotations") or []
-            if annotations:
-                lines.append(_annotated(where, data, annotations[-1]))
+            told = [one for one in annotations if one.get("result") or one.get("was_cancelled")] or annotations[-1:]
+            lines += sorted((_annotated(where, data, one) for one in told), key=lambda line: line.answered_at or 0.0)
         except (KeyError, TypeError, AttributeError, IndexError) as error:
             raise LabelError(f"{where} is not a Label Studio task: {type(error).__name__} {error}") from None
     return lines
@@ -222,7 +245,8 @@ def _annotated(where: str, data: dict[str, Any], annotation: dict[str, Any]) -> 
         reason=str(reason) if skipped else "",
         annotator=str(by or data.get("annotator") or ""),
         seconds=_number(annotation.get("lead_time")),
-        answered_at=_moment(str(annotation.get("created_at") or "")),
+        answered_at=_moment(str(annotation.get("updated_at") or annotation.get("created_at") or "")),
+        saw_model=bool(data.get("saw_model")) or annotation.get("parent_prediction") is not None,
     )
 
 
@@ -253,12 +277,16 @@ def _moment(text: str) -> float | None:
 def take_in(
     home: Home, lines: Sequence[Line], annotator: str = "", revise: bool = False, keep_good: bool = False
 ) -> ImportResult:
-    """Bring the lines of a file through the door; all of them, or with ``keep_good`` those that fit."""
+    """Import the lines of a file through the door; all of them, or with ``keep_good`` those that fit.
+
+    Several lines of different people for one sample are several answers.
+    """
     outcome = ImportResult()
+    here: dict[int, set[int]] = {}
     with home.database.transaction():
         for line in lines:
             try:
-                given = _given(home, line, annotator, revise)
+                given = _given(home, line, annotator, revise, here)
                 if given is None:
                     outcome.unchanged += 1
                 else:
@@ -268,27 +296,50 @@ def take_in(
                 outcome.refused.append(f"{line.where}: {refused}")
         if outcome.refused and not keep_good:
             raise LabelError(_sentence(outcome.refused))
+        if outcome.accepted:
+            home.audit.note(annotator or "import", "import", accepted=outcome.accepted, revise=revise)
     return outcome
 
 
 def _sentence(refused: list[str]) -> str:
     more = f", and {len(refused) - 3} more" if len(refused) > 3 else ""
-    return f"nothing was imported, for {'; '.join(refused[:3])}{more} (--keep-good takes the rest in)"
+    return f"nothing was imported, for {'; '.join(refused[:3])}{more} (--keep-good imports the rest)"
 
 
-def _given(home: Home, line: Line, annotator: str, revise: bool) -> Given | None:
-    """The line as an answer; None if it says what is in force already."""
-    sample = _sample(home, line)
-    label = _label(home.card.classes, line)
+def _given(home: Home, line: Line, annotator: str, revise: bool, here: dict[int, set[int]]) -> Given | None:
+    """The line as an answer; None if it says what is in force already. ``here``: who spoke of what in this file."""
+    sample = find_sample(home, line)
+    label = find_label(home.card.classes, line)
+    who = home.people.named(annotator or line.annotator or "import")
+    others = here.setdefault(sample, set())
+    opinions = home.inbox.verdicts.opinions(sample)
+    mine = next((one for one in reversed(opinions) if one.annotator == who.id), None)
+    said = mine is not None and (mine.label, mine.reason) == (label, "" if label is not None else line.reason)
     current = home.inbox.current(sample)
-    if current is not None and current["label"] == label and (label is not None or current["reason"] == line.reason):
+    same = current is not None and current["label"] == label and (label is not None or current["reason"] == line.reason)
+    first, again = not others - {who.id}, who.id in others
+    others.add(who.id)
+    if said or (same and first):
         return None
-    by = home.people.named(line.annotator or annotator or "import").id
     reason = line.reason if label is None else ""
-    return Given(sample, label, by, reason, line.seconds, "import", revise=revise, answered_at=line.answered_at)
+    return Given(
+        sample,
+        label,
+        who.id,
+        reason,
+        line.seconds,
+        "import",
+        revise=(revise and first) or again,
+        answered_at=line.answered_at,
+        another=not first,
+        saw_model=line.saw_model,
+        unsure=line.unsure,
+        comment=line.comment,
+    )
 
 
-def _sample(home: Home, line: Line) -> int:
+def find_sample(home: Home, line: Line) -> int:
+    """The sample that a line means."""
     if line.sample is not None:
         if abs(line.sample) >= 2**63 or home.inbox.sample_name(line.sample) is None:
             raise AnswerRefused("unknown sample", f"sample {line.sample} is not one of this client's")
@@ -299,7 +350,8 @@ def _sample(home: Home, line: Line) -> int:
     return found
 
 
-def _label(classes: Iterable[str], line: Line) -> int | None:
+def find_label(classes: Iterable[str], line: Line) -> int | None:
+    """The class that a line means, None for a skip."""
     names = list(classes)
     if line.class_name:
         if line.class_name not in names:

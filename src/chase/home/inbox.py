@@ -285,7 +285,8 @@ class Inbox:
 
     def _insert(self, db: sqlite3.Connection, given: Given, asked: sqlite3.Row | None) -> int:
         at = time.time() if given.answered_at is None else given.answered_at
-        corrects = given.source == "import" and given.revise and self.current(given.sample) is not None
+        mine = any(one.annotator == given.annotator for one in self.verdicts.opinions(given.sample))
+        corrects = given.source == "import" and given.revise and not mine and self.current(given.sample) is not None
         values = {
             "sample": given.sample,
             "question": None if asked is None else asked["id"],

@@ -7,6 +7,7 @@ page's own origin, as JSON, within a size limit.
 
 from __future__ import annotations
 
+import asyncio
 import json
 import math
 import re
@@ -34,6 +35,11 @@ HEADERS = {
     "cross-origin-opener-policy": "same-origin",
     "cache-control": "no-store",
 }
+
+
+HSTS = "max-age=31536000"
+BODY_SECONDS = 10.0
+"""A request whose body has not arrived after so long is refused."""
 
 
 class Refused(Exception):
@@ -65,6 +71,8 @@ class Guard:
                 headers = MutableHeaders(scope=message)
                 for name, value in HEADERS.items():
                     headers.setdefault(name, value)
+                if self._scheme == "https":
+                    headers.setdefault("strict-transport-security", HSTS)
             await send(message)
 
         try:
@@ -94,10 +102,14 @@ class Guard:
 async def read_json(request: Request) -> dict[str, Any]:
     """The body as a JSON object, read no further than the size limit."""
     body = bytearray()
-    async for chunk in request.stream():
-        body += chunk
-        if len(body) > MAX_BODY:
-            raise Refused(413, f"a request may hold {MAX_BODY} bytes at most")
+    try:
+        async with asyncio.timeout(BODY_SECONDS):
+            async for chunk in request.stream():
+                body += chunk
+                if len(body) > MAX_BODY:
+                    raise Refused(413, f"a request may hold {MAX_BODY} bytes at most")
+    except TimeoutError:
+        raise Refused(408, f"the request did not arrive within {BODY_SECONDS:g} seconds") from None
     try:
         value = json.loads(body or b"{}")
     except (ValueError, RecursionError):

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import ipaddress
-import multiprocessing
-import signal
+import json
+import os
 import socket
 import ssl
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass
-from multiprocessing.connection import Connection
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import uvicorn
 
@@ -19,6 +21,7 @@ from chase.core.errors import LabelError
 from chase.core.processes import end_with_parent
 from chase.home.home import Home
 from chase.home.page.app import Page
+from chase.home.page.patience import Patient, limit_logs
 from chase.home.views import HomeView
 
 PORT = 8765
@@ -40,6 +43,16 @@ class Address:
     def secure(self) -> bool:
         """Whether the page is served over TLS."""
         return self.cert is not None
+
+    def to_json(self) -> dict[str, Any]:
+        """For the page's own process."""
+        return {key: str(value) if isinstance(value, Path) else value for key, value in asdict(self).items()}
+
+    @classmethod
+    def from_json(cls, body: Mapping[str, Any]) -> Address:
+        """The address that ``to_json`` wrote."""
+        paths = {key: None if body[key] is None else Path(body[key]) for key in ("cert", "key")}
+        return cls(**(dict(body) | paths))
 
     def check(self) -> None:
         """Refuse another interface than loopback without TLS."""
@@ -127,6 +140,7 @@ def links(home: Home, where: str, annotators: Sequence[str]) -> dict[str, str]:
 
 def server(home: Home, address: Address, port: int) -> uvicorn.Server:
     """The web server of a home."""
+    limit_logs()
     config = uvicorn.Config(
         Page(home, HomeView(home), address.secure).app(hosts(address, port)),
         ssl_certfile=address.cert,
@@ -137,35 +151,44 @@ def server(home: Home, address: Address, port: int) -> uvicorn.Server:
         proxy_headers=False,
         lifespan="off",
         ws="none",
-        http="h11",
+        http=Patient,
         loop="asyncio",
         timeout_graceful_shutdown=2,
     )
     return uvicorn.Server(config)
 
 
-def serve(home: Home, address: Address, announce: Callable[[str], None]) -> None:
-    """Serve until interrupted; ``announce`` is told the page's address."""
-    address.check()
-    address.check_certificate()
-    with bind(address) as listening:
-        port = int(listening.getsockname()[1])
-        announce(origin(address, port))
-        with suppress(KeyboardInterrupt):
-            server(home, address, port).run(sockets=[listening])
-
-
-def _serve_beside(path: Path, address: Address, listening: socket.socket, parent: Connection) -> None:
-    """The page's own process: it ends with the run that started it, even if that was killed."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the run, which then ends this
-    home = Home(path)
-    running = server(home, address, int(listening.getsockname()[1]))
+def serve_socket(path: Path, address: Address, listening: socket.socket, parent: int = 0) -> None:
+    """Serve a home until interrupted or, where ``parent`` is a pipe from another process, until that has ended."""
+    running = server(Home(path), address, int(listening.getsockname()[1]))
 
     def end() -> None:
         running.should_exit = True
 
-    end_with_parent(parent.fileno(), end)
+    if parent:
+        end_with_parent(parent, end)
     running.run(sockets=[listening])
+
+
+def _command(home: Path, address: Address, listening: socket.socket, parent: int) -> list[str]:
+    """What starts the page in a process of its own: without torch it needs a quarter of the memory."""
+    numbers = [str(listening.fileno()), str(parent)]
+    return [sys.executable, "-m", "chase.home.page", str(home.resolve()), *numbers, json.dumps(address.to_json())]
+
+
+def serve(home: Home, address: Address, announce: Callable[[str], None]) -> None:
+    """Serve until interrupted; ``announce`` is told the page's address. This process becomes the page's."""
+    address.check()
+    address.check_certificate()
+    with bind(address) as listening:
+        announce(origin(address, int(listening.getsockname()[1])))
+        home.close()
+        listening.set_inheritable(True)
+        command = _command(home.path, address, listening, 0)
+        if os.name == "nt":
+            subprocess.run(command, check=False, close_fds=False)
+        else:
+            os.execv(command[0], command)
 
 
 @contextmanager
@@ -173,20 +196,17 @@ def serving_beside(home: Home, address: Address) -> Iterator[str]:
     """Serve in a process of its own while the block runs; gives the page's address."""
     address.check()
     with bind(address) as listening:
-        port = int(listening.getsockname()[1])
-        context = multiprocessing.get_context("spawn")
-        theirs, ours = context.Pipe(duplex=False)
-        process = context.Process(
-            target=_serve_beside, args=(home.path, address, listening, theirs), daemon=True, name="chase-page"
-        )
-        process.start()
-        theirs.close()
+        theirs, ours = os.pipe()
+        command = _command(home.path, address, listening, theirs)
+        process = subprocess.Popen(command, pass_fds=[listening.fileno(), theirs], stdin=subprocess.DEVNULL)
+        os.close(theirs)
         try:
-            yield origin(address, port)
+            yield origin(address, int(listening.getsockname()[1]))
         finally:
             process.terminate()
-            process.join(5)
-            if process.is_alive():
+            try:
+                process.wait(5)
+            except subprocess.TimeoutExpired:
                 process.kill()
-                process.join()
-            ours.close()
+                process.wait()
+            os.close(ours)

@@ -19,7 +19,10 @@ function table(caption, heads, rows) {
     if (!place) element.scope = "row";
     return element;
   })));
-  return make("div", { className: "scroll" }, make("table", {}, make("caption", { textContent: caption }), make("thead", {}, head), make("tbody", {}, ...body)));
+  const scroll = make("div", { className: "scroll", tabIndex: 0 }, make("table", {}, make("caption", { textContent: caption }), make("thead", {}, head), make("tbody", {}, ...body)));
+  scroll.setAttribute("role", "region");
+  scroll.setAttribute("aria-label", caption);
+  return scroll;
 }
 
 export class Team {
@@ -31,7 +34,7 @@ export class Team {
 
   async show() {
     try {
-      const [found] = await Promise.all([call("/api/team")]);
+      const found = await call("/api/team");
       this.place.replaceChildren(
         make("h1", { textContent: "Team" }), this.summary(found), this.people(found), ...this.agreement(found), this.policy(found),
       );

@@ -1,0 +1,135 @@
+"""``chase label role``, ``policy``, ``gold``, ``agreement`` and ``audit``: several people at one home."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import fields
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import typer
+
+from chase.core.errors import LabelError
+from chase.home.agreement import Estimate, agreement
+from chase.home.exchange import Line, find_label, find_sample, read_csv
+from chase.home.home import Home, write_durably
+from chase.home.policy import Policy
+from chase.home.team import gold_scores, initial_labels, set_gold
+
+HomeArg = Annotated[Path, typer.Argument(help="A client's home.")]
+OutOpt = Annotated[Path | None, typer.Option("--out", "-o", help="File to write; the screen unless given.")]
+
+
+def register(group: typer.Typer) -> None:
+    """Add the commands."""
+    group.command("role", epilog="Example: chase label role runs/demo/home adjudicator -a eva")(role)
+    group.command("policy", epilog="Example: chase label policy runs/demo/home answers_per_sample=2")(policy)
+    group.command("gold", epilog="Example: chase label gold runs/demo/home gold.csv")(gold)
+    group.command("agreement", epilog="Example: chase label agreement runs/demo/home")(show_agreement)
+    group.command("audit", epilog="Example: chase label audit runs/demo/home -o audit.jsonl")(audit)
+
+
+def role(
+    home: HomeArg,
+    what: Annotated[Literal["annotator", "adjudicator", "lead"], typer.Argument(help="The role.")],
+    annotator: Annotated[list[str], typer.Option("--annotator", "-a", help="Who gets it; repeatable.")],
+) -> None:
+    """Make people annotators, adjudicators or leads."""
+    opened = Home(home)
+    for name in annotator:
+        opened.people.set_role(name, what)
+        opened.audit.note("", "role", person=name, role=what)
+        print(f"{name}: {what}")
+
+
+def policy(
+    home: HomeArg,
+    change: Annotated[list[str] | None, typer.Argument(help="NAME=VALUE, several; none shows the policy.")] = None,
+) -> None:
+    """Show or set what holds for everybody who labels; it holds from the next question on."""
+    opened = Home(home)
+    values = dict(_value(one) for one in change or [])
+    if values:
+        opened.policies.change(values)
+        opened.audit.note("", "policy", changed=values)
+    current = opened.policies.read()
+    for one in fields(Policy):
+        print(f"{one.name} = {json.dumps(getattr(current, one.name))}    # {one.metadata['help']}")
+
+
+def _value(text: str) -> tuple[str, Any]:
+    name, equals, value = text.partition("=")
+    if not equals:
+        raise LabelError(f"'{text}' sets nothing: write NAME=VALUE, for example answers_per_sample=2")
+    try:
+        return name, json.loads(value)
+    except ValueError:
+        return name, value
+
+
+def gold(
+    home: HomeArg,
+    file: Annotated[Path | None, typer.Argument(help="A CSV with sample or name, and class or label.")] = None,
+    initial: Annotated[bool, typer.Option("--initial", help="Use the labels that were known from the start.")] = False,
+) -> None:
+    """Set samples whose class is known; at the share `gold_share` they are mixed in, and scored."""
+    opened = Home(home)
+    labels = initial_labels(opened) if initial else {}
+    if file is not None:
+        try:
+            lines = read_csv(file.read_text(encoding="utf-8"))
+        except (OSError, UnicodeDecodeError) as error:
+            raise LabelError(f"cannot read {file}: {error}") from None
+        labels |= dict(_gold_line(opened, line) for line in lines)
+    if labels:
+        opened.audit.note("", "gold", samples=len(labels))
+        print(f"{set_gold(opened, labels)} gold samples")
+    for name, (asked, right) in sorted(gold_scores(opened).items()):
+        print(f"{name}: {right} of {asked} right ({right / asked:.0%})")
+
+
+def _gold_line(home: Home, line: Line) -> tuple[int, int]:
+    label = find_label(home.card.classes, line)
+    if label is None:
+        raise LabelError(f"{line.where}: a gold sample needs a class")
+    return find_sample(home, line), label
+
+
+def _shown(one: Estimate) -> str:
+    if one.value is None:
+        return "undefined (one class only)"
+    return f"{one.value:.3f}" + ("" if one.low is None else f" [{one.low:.3f}, {one.high:.3f}]")
+
+
+def show_agreement(
+    home: HomeArg, as_json: Annotated[bool, typer.Option("--json", help="As JSON, with all digits.")] = False
+) -> None:
+    """How far people agree: Krippendorff's alpha, Cohen's kappa of each pair, and each class, with 95 % intervals."""
+    opened = Home(home)
+    found = agreement(opened.ledger.votes(), opened.card.classes)
+    if as_json:
+        print(json.dumps(found.to_json(), indent=2))
+        return
+    if not found.samples:
+        print("No sample has answers of two people yet (chase label policy HOME answers_per_sample=2).")
+        return
+    print(f"{found.samples} samples with answers of two people or more")
+    print(f"Krippendorff's alpha: {_shown(found.alpha)}")
+    for pair in found.pairs:
+        print(f"{pair.first} and {pair.second}: kappa {_shown(pair.kappa)}, {pair.same:.0%} same of {pair.samples}")
+    for one in found.classes:
+        print(f"class {one.name}: alpha {_shown(one.alpha)}, {one.samples} samples")
+
+
+def audit(
+    home: HomeArg,
+    out: OutOpt = None,
+    last: Annotated[str, typer.Option("--last", help="A hash that the log once ended with; it must be there.")] = "",
+) -> None:
+    """Check the audit log and write it as JSON lines: who did what, when, having seen what."""
+    opened = Home(home)
+    count, final = opened.audit.verify(last)
+    if out is not None:
+        lines = [json.dumps(line, ensure_ascii=False) for line in opened.audit.lines()]
+        write_durably(out, ("\n".join(lines) + "\n" if lines else "").encode())
+    print(f"{count} lines, none changed or removed; the last hash is {final} (keep it elsewhere to check later)")

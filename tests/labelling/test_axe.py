@@ -1,0 +1,87 @@
+"""axe-core in a real browser: no violation in any view, at three widths, light and dark."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from desks import Desk, needs_chromium, on_screen
+from homes import ask, image_home, served, text_home
+from playwright.sync_api import Browser, Page, expect
+
+from chase.home.inbox import Given
+
+pytestmark = needs_chromium
+LOOKS = [(width, scheme) for width in (1280, 390, 320) for scheme in ("light", "dark")]
+
+
+def violations(page: Page) -> list[str]:
+    found = Axe().run(page).response["violations"]
+    return [f"{one['id']}: {node['html'][:90]}" for one in found for node in one["nodes"]]
+
+
+def sit(desk: Desk, name: str, width: int, scheme: str) -> Page:
+    return desk.sit(name, viewport={"width": width, "height": 780}, color_scheme=scheme, reduced_motion="reduce")
+
+
+@pytest.mark.parametrize(("width", "scheme"), LOOKS)
+def test_every_view_of_pictures(tmp_path: Path, chromium: Browser, desks: list[Desk], width: int, scheme: str) -> None:
+    home = image_home(tmp_path / "home", initial={0: 1})
+    (home.path / "guidelines.md").write_text("# All\nLook twice.\n\n## dog\n- barks\n")
+    home.people.set_role("lead", "lead")
+    home.policies.change({"answers_per_sample": 2})
+    ask(home, range(4, 30))
+    home.inbox.describe({7: {"ward": "B2"}})
+    anna, ben = (home.people.named(name).id for name in ("anna", "ben"))
+    for sample in (4, 5, 6):
+        home.inbox.answer(Given(sample, 1, anna, comment="see there"))
+        home.inbox.answer(Given(sample, sample % 3, ben, unsure=True))
+    with served(home) as where:
+        desk = Desk(home, where, chromium)
+        desks.append(desk)
+        page = sit(desk, "lead", width, scheme)
+        on_screen(page)
+        assert violations(page) == []
+        page.keyboard.press("1")
+        on_screen(page)
+        for opener, dialog in (("#open-history", "history"), ("#open-settings", "settings"), ("#open-guide", "guide")):
+            page.click(opener)
+            expect(page.locator(f"#{dialog}-dialog")).to_be_visible()
+            assert violations(page) == [], dialog
+            page.click(f"#{dialog}-dialog [data-close]")
+        page.keyboard.press("Escape")
+        assert violations(page) == [], "skip"
+        page.keyboard.press("Escape")
+        page.click("#comment")
+        assert violations(page) == [], "comment"
+        page.click("#comment-dialog [data-close]")
+        page.click("#view-grid")
+        expect(page.locator(".tile img").first).to_be_visible()
+        assert violations(page) == [], "grid"
+        page.click("#view-conflicts")
+        expect(page.locator("#opinions")).to_be_visible()
+        assert violations(page) == [], "conflicts"
+        page.click("#view-team")
+        expect(page.locator("#team table").first).to_be_visible()
+        assert violations(page) == [], "team"
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), "nothing is cut off"
+
+
+@pytest.mark.parametrize(("width", "scheme"), LOOKS)
+def test_texts_many_classes_and_the_end(
+    tmp_path: Path, chromium: Browser, desks: list[Desk], width: int, scheme: str
+) -> None:
+    names = tuple(f"{a} bird {i:02d}" for a in ("red", "sea") for i in range(25))
+    home = text_home(tmp_path / "home", ["word " * 900, "short"], names)
+    ask(home, [0])
+    with served(home) as where:
+        desk = Desk(home, where, chromium)
+        desks.append(desk)
+        page = sit(desk, "anna", width, scheme)
+        expect(page.locator("#figure")).to_have_attribute("data-state", "ready")
+        assert violations(page) == []
+        page.fill("#filter", "sea bird 07")
+        page.keyboard.press("Enter")
+        expect(page.locator("#message")).to_contain_text("All done for now")
+        assert violations(page) == [], "message"
