@@ -21,7 +21,7 @@ from chase.learning.loss_prediction import (
     with_taps,
 )
 from chase.learning.training import Step, TrainingOptions, TrainingTask, train
-from chase.models.catalog import NETS, TEXT_NETS, NetSpec, build
+from chase.models.catalog import FLAT_NETS, NETS, TEXT_NETS, NetSpec, build
 
 
 def floats(*values: float) -> torch.Tensor:
@@ -87,11 +87,14 @@ def test_blocks_are_averaged_over_space_and_read_after_each_block() -> None:
 
 @pytest.mark.parametrize("name", sorted(NETS))
 def test_every_network_of_the_catalogue_can_be_tapped(name: str) -> None:
-    text = name in TEXT_NETS
-    shape = (12,) if text else (1, 28, 28) if "mnist" in name else (1, 8, 8) if name == "tiny-cnn" else (3, 32, 32)
+    text, flat = name in TEXT_NETS, name in FLAT_NETS
+    shape = (
+        (12,) if text or flat else (1, 28, 28) if "mnist" in name else (1, 8, 8) if name == "tiny-cnn" else (3, 32, 32)
+    )
     net = with_taps(build(NetSpec(name, shape, 5, 0.1, 30 if text else 0), 0))
     predictor = new_predictor(net, shape, 0)
-    samples = Samples(torch.ones((3, *shape), dtype=torch.uint8), kind="text" if text else "image")
+    inputs = torch.ones((3, *shape), dtype=torch.float32 if flat else torch.uint8)
+    samples = Samples(inputs, kind="text" if text else "vectors" if flat else "image")
     losses = predict(net, predictor, samples, torch.arange(3))
     assert losses.shape == (3,)
     assert torch.isfinite(losses).all()

@@ -18,7 +18,7 @@ from chase.core.weights import Weights
 from chase.models.card import ModelCard
 from chase.models.net import set_weights
 from chase.run.checkpoint import Checkpoint
-from chase.run.record import MAY_CHANGE, Record
+from chase.run.record import NO_EFFECT, Record
 from chase.server.server import model_of
 
 
@@ -57,7 +57,7 @@ class Trained:
     @property
     def settings_digest(self) -> str:
         """A fingerprint of all settings that decide the result."""
-        decisive = {key: value for key, value in self.settings.items() if key not in MAY_CHANGE}
+        decisive = {key: value for key, value in self.settings.items() if key not in NO_EFFECT}
         return hashlib.sha256(json.dumps(decisive, sort_keys=True).encode()).hexdigest()
 
     @property

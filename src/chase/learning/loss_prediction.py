@@ -82,7 +82,8 @@ def tapped(net: Net) -> Iterator[dict[str, Tensor]]:
 
 def new_predictor(net: Net, shape: tuple[int, ...], seed: int) -> LossPredictor:
     """A predictor that fits the network's blocks for samples of this shape, with seeded initial weights."""
-    blank = torch.zeros(1, *shape, dtype=torch.int64 if len(shape) == 1 else torch.float32)
+    tokens = any(isinstance(module, nn.Embedding) for module in net.modules())  # else images, vectors or table rows
+    blank = torch.zeros(1, *shape, dtype=torch.int64 if tokens else torch.float32)
     training = net.training
     net.eval()
     with tapped(net) as seen, torch.no_grad():

@@ -18,13 +18,13 @@ from numpy.typing import NDArray
 
 from chase.core.errors import RunDirectoryError
 from chase.core.files import read_jsonl
-from chase.run.record import MAY_CHANGE, kind_of, resume_command
+from chase.run.record import NO_EFFECT, kind_of, resume_command
 from chase.settings import read_file
 
 Numbers = NDArray[np.float64]
 Values = Mapping[str, Any]
 
-NOT_THE_METHOD = MAY_CHANGE | {"seed"}
+NOT_THE_METHOD = NO_EFFECT | {"seed"}
 """Settings in which two runs of one method may differ."""
 
 SET_BY_STRATEGY = frozenset({"align", "freeze", "awaken", "subset", "loss"})

@@ -52,6 +52,8 @@ MAY_CHANGE = frozenset(
     }
 )
 """Settings that a resumed run may change: what was computed so far stays as it is (data: of the same content)."""
+NO_EFFECT = MAY_CHANGE - {"data", "test_data"}
+"""Settings that decide no result; another data set does, although the same data may have moved when a run resumes."""
 
 
 def environment(run: str, kind: RunKind, settings: Settings) -> dict[str, Any]:

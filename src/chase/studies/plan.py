@@ -18,7 +18,7 @@ from chase import settings as settings_room
 from chase.core.errors import RunDirectoryError, SettingsError, unknown
 from chase.core.files import write_atomically
 from chase.core.messages import FORMAT
-from chase.run.record import MAY_CHANGE
+from chase.run.record import NO_EFFECT
 from chase.settings import Settings
 from chase.studies.study import Scene, Study, StudyPart
 
@@ -108,7 +108,7 @@ def make_job(
     chosen = settings_room.load(scene.preset, {**changes, **arm_changes})
     base = digest(settings_room.from_mapping({**settings_room.values_of(scene.preset), **changes}))
     preset = scene.preset if scene.preset in settings_room.presets() else str(Path(scene.preset).resolve())
-    decisive = {key: value for key, value in options.changes.items() if key not in MAY_CHANGE - ENDS}
+    decisive = {key: value for key, value in options.changes.items() if key not in NO_EFFECT - ENDS}
     label = Scene(scene.preset, {**scene.changes, **decisive}).label
     if options.scale != 1.0:
         label += f", {100 * options.scale:g} % of the data"
@@ -125,7 +125,7 @@ def rounds_of(scene: Scene, wanted: int) -> int:
 def digest(settings: Settings) -> str:
     """A name for the results that settings lead to; settings left at their default do not count, nor the seed."""
     values = settings.model_dump(exclude_defaults=True)
-    decisive = {key: values[key] for key in sorted(values) if key not in MAY_CHANGE | {"seed"}}
+    decisive = {key: values[key] for key in sorted(values) if key not in NO_EFFECT | {"seed"}}
     return hashlib.sha256(json.dumps(decisive).encode()).hexdigest()[:8]
 
 

@@ -10,12 +10,12 @@ from typing import Any
 
 from chase import settings as settings_room
 from chase.core.errors import ChaseError
-from chase.run.record import MAY_CHANGE
+from chase.run.record import NO_EFFECT
 from chase.studies.plan import LEAST_TESTED, TESTED, StudyJob
 from chase.studies.results import StudyResult
 from chase.studies.study import Scene, StudyPart
 
-GIVEN = MAY_CHANGE | {"seed", "engine", "data_dir", "data_share"}
+GIVEN = NO_EFFECT | {"seed", "engine", "data_dir", "data_share"}
 """Settings that other options give, or that decide no result."""
 
 

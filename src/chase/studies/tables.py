@@ -8,7 +8,7 @@ from chase.report.runs import MethodRuns, clock
 from chase.report.statistics import accuracy_after, interval, last_shared_round, paired
 from chase.report.table_files import comparison_tables
 from chase.report.tables import ReportTable, said
-from chase.run.record import MAY_CHANGE
+from chase.run.record import NO_EFFECT
 from chase.settings import load, presets
 from chase.studies import paper
 from chase.studies.results import SceneResult
@@ -88,7 +88,7 @@ def paper_notes(result: SceneResult) -> list[str]:
     return notes
 
 
-NOT_NAMED = MAY_CHANGE | {"seed", "data_share", "test_limit"}
+NOT_NAMED = NO_EFFECT | {"seed", "data_share", "test_limit"}
 """Settings that have notes of their own or decide no result."""
 
 
