@@ -23,6 +23,7 @@ from chase.cli.terminal import print_table
 from chase.core.errors import SettingsError
 from chase.report.cells import Cell
 from chase.report.tables import ReportTable, duration
+from chase.studies import recommend
 from chase.studies.catalog import STUDIES, find_study
 from chase.studies.job import is_done
 from chase.studies.plan import Options, StudyJob, StudyPlan, plan, plan_file, write_plan
@@ -34,6 +35,7 @@ DataOpt = Annotated[str, typer.Option("--data", help="Presets instead of the stu
 ArmOpt = Annotated[list[str] | None, typer.Option("--arm", help="Only this arm of the study; repeatable.")]
 RoundsOpt = Annotated[int, typer.Option("--rounds", min=0, help="Rounds of every job (0 = as the preset says).")]
 SeedsOpt = Annotated[int, typer.Option("--seeds", min=1, help="Seeds of every arm.")]
+FirstSeedOpt = Annotated[int, typer.Option("--first-seed", min=0, help="The first of those seeds.")]
 ScaleOpt = Annotated[
     float, typer.Option("--scale", min=1e-6, max=1.0, help="Share of every client's data that is used.")
 ]
@@ -78,6 +80,7 @@ def study(
     arm: ArmOpt = None,
     rounds: RoundsOpt = 0,
     seeds: SeedsOpt = 3,
+    first_seed: FirstSeedOpt = 0,
     scale: ScaleOpt = 1.0,
     out: OutOpt = Path("studies"),
     jobs: JobsOpt = 0,
@@ -93,7 +96,7 @@ def study(
     for key, option in fixed.items():
         if key in changes:
             raise SettingsError(f"--set {key}=... does not fit a study: use {option}")
-    options = Options(presets, tuple(arm or ()), rounds, seeds, scale=scale, changes=changes)
+    options = Options(presets, tuple(arm or ()), rounds, seeds, first_seed, scale=scale, changes=changes)
     wanted = plan(chosen, options)
     workers = jobs or os.cpu_count() or 1
     planned = StudyPlan(name, plan_file(out, name), wanted)
@@ -131,7 +134,19 @@ def finish(work: StudyPlan, progress: Sequence[Progress], as_json: bool) -> None
         print(f"study {work.study}: {done} of {len(progress)} jobs done, in {work.directory}")
         for page in pages:
             print(f"report: {page}")
+        if work.study == recommend.STUDY.name:
+            show_ranking(work)
     check(progress)
+
+
+def show_ranking(work: StudyPlan) -> None:
+    """The methods by mean rank, and which is recommended by the rule of the study."""
+    from chase.studies.ranking import ranking, recommendation
+    from chase.studies.results import read_study
+
+    result = read_study(work)
+    print_table(ranking(result))
+    print(recommendation(result))
 
 
 def write_pages(directory: Path) -> list[Path]:

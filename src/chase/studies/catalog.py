@@ -16,6 +16,7 @@ from chase.studies import (
     isolated,
     mu,
     overall,
+    recommend,
     reset,
     shakespeare,
     strong,
@@ -40,6 +41,7 @@ _MODULES = (
     ev_accuracy,
     why,
     authors,
+    recommend,
 )
 
 STUDIES: dict[str, Study] = {module.STUDY.name: module.STUDY for module in _MODULES}
