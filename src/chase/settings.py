@@ -30,6 +30,10 @@ PRESETS = Path(__file__).parent / "presets"
 LOGGERS = {"tensorboard": "torch.utils.tensorboard", "mlflow": "mlflow"}
 """What ``log_to`` may name, and the module that each is imported from."""
 
+RECOMMENDED = "recommended"
+"""A strategy's name that stands for ``RECOMMENDATION``."""
+RECOMMENDATION: dict[str, Any] = {"learner": "closed-form", "strategy": "balanced-margin"}
+"""What the study ``recommend`` found best; docs/decisions/0062 says how, and how far the choice is provisional."""
 FEATURES = ("patches", "hashed-text", "table", "given", "net")
 """Feature maps of the closed-form learner."""
 
@@ -296,8 +300,8 @@ class Settings(  # the last group first: pydantic collects the fields of the las
 
     @model_validator(mode="after")
     def _fits(self) -> Settings:
-        if ":" not in self.strategy and self.strategy not in METHODS:
-            raise ValueError(unknown("strategy", self.strategy, METHODS))
+        if ":" not in self.strategy and self.strategy not in (RECOMMENDED, *METHODS):
+            raise ValueError(unknown("strategy", self.strategy, [RECOMMENDED, *METHODS]))
         for name in self.log_to:
             if name not in LOGGERS:
                 raise ValueError(unknown("logger", name, LOGGERS))
@@ -307,6 +311,8 @@ class Settings(  # the last group first: pydantic collects the fields of the las
 
     def resolved(self) -> Settings:
         """The same with the method's own choices filled in, and the choices checked together."""
+        if self.strategy == RECOMMENDED:
+            return self.model_copy(update=RECOMMENDATION).resolved()
         method, whole_pool = find_method(self.strategy), self.form == "cycles"
         fill: dict[str, Any] = {
             "align": method.align if self.align is None else self.align,

@@ -13,6 +13,7 @@ from rich.table import Table
 
 from chase import settings as settings_room
 from chase.acquisition.catalog import METHODS
+from chase.closed_form.catalog import MAPS
 from chase.core.errors import SettingsError, unknown
 from chase.data.sources import SOURCES
 from chase.models.catalog import NETS
@@ -33,10 +34,17 @@ def catalogue() -> dict[str, dict[str, str]]:
     return {
         "presets": about,
         "data sets": dict(SOURCES),
-        "strategies": {name: method.about for name, method in METHODS.items()},
+        "strategies": recommended() | {name: method.about for name, method in METHODS.items()},
+        "features": {name: text for name, (text, _) in MAPS.items()},
         "models": {name: text for name, (text, _) in NETS.items()},
         "settings": {name: f"{field.description} [{field.default}]" for name, field in fields.items()},
     }
+
+
+def recommended() -> dict[str, str]:
+    """The name that stands for what is recommended, and what that is now."""
+    stands_for = ", ".join(f"{key} = {value}" for key, value in settings_room.RECOMMENDATION.items())
+    return {settings_room.RECOMMENDED: f"what the study `recommend` found best: {stands_for}"}
 
 
 def setting_groups() -> dict[str, dict[str, Any]]:

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from chase.closed_form.feature_map import Reals
 
 SHARPNESS = 0.5
-"""Measured: the best temperature on MNIST and CIFAR-10 at 40 to 4,000 labels is 0.45 to 0.6 of the noise's root."""
+"""Measured: the best temperature on MNIST (40 to 640 labels) and CIFAR-10 (400, 2,200) is 0.39 to 0.68 of the root."""
 TEMPERATURES = np.geomspace(0.01, 1.0, 41)
 BINS = 15
 

@@ -283,15 +283,20 @@ def labels_of(settings: Sequence[Values]) -> list[str]:
     for strategy in {str(s.get("strategy")) for s in settings}:
         alike = [s for s in settings if str(s.get("strategy")) == strategy]
         named |= dict.fromkeys(differing(alike, apart))
-    told = [[key for key in named if (key, s.get(key)) != ("model", "local")] for s in settings]
+    told = [[key for key in named if key != "model" or reads_global(s)] for s in settings]
     return [
         ", ".join([str(s.get("strategy", "?"))] + [_said(key, s.get(key)) for key in keys])
         for s, keys in zip(settings, told, strict=True)
     ]
 
 
+def reads_global(settings: Values) -> bool:
+    """Whether a strategy was told to score with the global model; a closed-form learner has no other."""
+    return settings.get("model") == "global" and settings.get("learner") != "closed-form"
+
+
 def _said(key: str, value: Any) -> str:
-    if key in ("data", "behaviour", "partition", "net"):
+    if key in ("data", "behaviour", "partition", "net", "learner"):
         return str(value)
     if isinstance(value, bool):
         return key if value else f"no {key}"

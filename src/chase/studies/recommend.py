@@ -22,8 +22,8 @@ FEW = {"behaviour": "AbCo", "initial_per_class": 0}
 
 STUDY = Study(
     "recommend",
-    "closed-form with eight strategies and the network learner with random, ev and chase, at 40 to 2,000 labels on digits, "
-    "MNIST, CIFAR-10 and EMNIST: mean rank of the area under the label curve",
+    "closed-form with eight strategies and the network learner with random, ev and chase, at 40 to 2,000 labels on "
+    "digits, MNIST, CIFAR-10 and EMNIST: mean rank of the area under the label curve",
     (
         StudyPart(
             (
@@ -36,8 +36,8 @@ STUDY = Study(
             against="closed-form, random",
         ),
     ),
-    "The rule by which the default is chosen was written down first (docs/decisions/0062): seeds 0 to 5 choose, seeds 6 to "
-    "11 report (--first-seed 6).",
+    "The rule by which the default is chosen was written down first (docs/decisions/0062): seeds 0 to 5 choose, "
+    "seeds 6 to 11 report (--first-seed 6).",
 )
 
 
