@@ -112,7 +112,7 @@ def measure(sites: int, rounds: int, at_once: int) -> dict[str, Any]:
         )
         with Supervisor(loopback.registry) as supervisor:
             loopback.start_server(supervisor)
-            keys, trust = loopback.charter.path / "keys", launch.ca(loopback.charter)
+            keys, trust = loopback.federation.path / "keys", launch.ca(loopback.federation)
             proxy, port = Counting(f"https://{loopback.server}", trust), launch.free_port()
             web = server(proxy, "127.0.0.1", port, keys / "server.pem", keys / "server.key")
             threading.Thread(target=web.run, daemon=True).start()
@@ -123,13 +123,13 @@ def measure(sites: int, rounds: int, at_once: int) -> dict[str, Any]:
             link = {supervisor.pid("superlink")}
             sampler = Sampler(groups)
             sampler.start()
-            watch, marks = launch.Watch(loopback.charter, patience=600.0), dict[int, tuple[float, ...]]()
+            watch, marks = launch.Watch(loopback.federation, patience=600.0), dict[int, tuple[float, ...]]()
             watch.begin()
             phase = ""
             while phase not in ("finished", "failed") and time.monotonic() - began < LIMIT:
                 supervisor.tend()
                 phase = watch.look()
-                round = int(state(loopback.charter.run).get("round", 0))
+                round = int(state(loopback.federation.run).get("round", 0))
                 if round not in marks:
                     marks[round] = (
                         proxy.up,
@@ -150,7 +150,7 @@ def measure(sites: int, rounds: int, at_once: int) -> dict[str, Any]:
             web.should_exit = True
         if phase != "finished":
             raise SystemExit(f"{sites} sites: the run did not finish within {LIMIT:.0f} s")
-        metrics = Record.open(loopback.charter.run).metrics
+        metrics = Record.open(loopback.federation.run).metrics
     seconds = [line["seconds"] for line in metrics]
     trained = [sum(v for k, v in line["seconds_by_phase"].items() if k in ("train", "track")) for line in metrics]
     a, b = marks[min(r for r in marks if r >= 1)], marks[rounds + 1]

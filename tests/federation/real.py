@@ -47,7 +47,7 @@ class Real:
 
     @property
     def run(self) -> Path:
-        return self.loopback.charter.run
+        return self.loopback.federation.run
 
     def until(self, what: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
         """Look after everything until the state is as wanted."""
@@ -95,7 +95,7 @@ def running(
             if name not in absent:
                 loopback.start_site(supervisor, name)
         loopback.start_pages(supervisor)
-        watch = Watch(loopback.charter)
+        watch = Watch(loopback.federation)
         watch.begin()
         yield Real(loopback, supervisor, watch, limit)
         groups = [supervisor.pid(name) for name in list(supervisor._running)]

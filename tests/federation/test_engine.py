@@ -9,8 +9,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from federation.posts import Clock
 from federation.real import federation_settings, simulated
+from federation.transports import Clock
 from support import final_weights, timeless
 
 from chase.core.errors import CheckpointError, FederationError
@@ -29,7 +29,7 @@ from chase.site.place import Site
 
 
 @dataclass
-class LocalPost:
+class LocalTransport:
     """Does at once what a letter asks of a site."""
 
     homes: Mapping[NodeId, Path]
@@ -62,41 +62,41 @@ class LocalPost:
         return [self.answers[t] for t in tickets]
 
 
-def post_of(loopback: Loopback) -> LocalPost:
-    return LocalPost({100 + n: home for n, home in enumerate(loopback.homes.values())})
+def transport_of(loopback: Loopback) -> LocalTransport:
+    return LocalTransport({100 + n: home for n, home in enumerate(loopback.homes.values())})
 
 
-def run(loopback: Loopback, post: LocalPost) -> list[Metrics]:
+def run(loopback: Loopback, transport: LocalTransport) -> list[Metrics]:
     clock = Clock()
-    return run_federation(loopback.charter, post, clock, clock.sleep)
+    return run_federation(loopback.federation, transport, clock, clock.sleep)
 
 
 @pytest.mark.parametrize("changes", [{}, {"strategy": "ev", "form": "reset"}, {"server": "fedadam", "take_part": 0.7}])
 def test_the_loop_gives_the_weights_of_a_simulation_also_when_it_is_cut_short(tmp_path: Path, changes: dict) -> None:
     settings = federation_settings(**changes)
     loopback = Loopback.prepare(tmp_path / "fed", settings, Rules(quorum=3), secure=False)
-    post = post_of(loopback)
-    post.stop_after = 1
+    transport = transport_of(loopback)
+    transport.stop_after = 1
     with pytest.raises(KeyboardInterrupt):
-        run(loopback, post)
-    metrics = run(loopback, post_of(loopback))
+        run(loopback, transport)
+    metrics = run(loopback, transport_of(loopback))
     simulation = simulated(tmp_path / "sim", settings)
-    assert final_weights(loopback.charter.run) == final_weights(simulation)
+    assert final_weights(loopback.federation.run) == final_weights(simulation)
     ours = [{k: v for k, v in line.items() if k != "sites"} for line in timeless(metrics)]
     theirs = [line | {"asked_classes": {}} for line in timeless(Record.open(simulation).metrics)]  # sites do not tell
     assert ours == theirs
-    assert [e["what"] for e in events(loopback.charter.run) if not e["site"]] == ["begun", "resumed", "finished"]
-    assert state(loopback.charter.run)["phase"] == "finished"
+    assert [e["what"] for e in events(loopback.federation.run) if not e["site"]] == ["begun", "resumed", "finished"]
+    assert state(loopback.federation.run)["phase"] == "finished"
 
 
 def test_the_model_is_scored_at_the_server_and_at_the_sites(tmp_path: Path) -> None:
     settings = federation_settings(rounds=1)
     loopback = Loopback.prepare(tmp_path / "both", settings, Rules(evaluate="both"), secure=False)
-    line = run(loopback, post_of(loopback))[-1]
+    line = run(loopback, transport_of(loopback))[-1]
     assert line["site_count"] == 359  # the test part, divided among the sites
     assert line["site_accuracy"] == pytest.approx(line["test_accuracy"])
     loopback = Loopback.prepare(tmp_path / "sites", settings, Rules(evaluate="sites"), secure=False)
-    line = run(loopback, post_of(loopback))[-1]
+    line = run(loopback, transport_of(loopback))[-1]
     assert line["test_accuracy"] == line["site_accuracy"]
     assert line["test_loss"] is None
 
@@ -106,12 +106,12 @@ def test_a_site_that_differs_is_refused_with_the_difference_and_the_report_says_
     loopback = Loopback.prepare(tmp_path / "fed", settings, Rules(quorum=2, join=5.0), secure=False)
     card = loopback.homes["site-b"] / "client.json"
     card.write_text(card.read_text().replace("0.305", "0.5"))
-    line = run(loopback, post_of(loopback))[-1]
+    line = run(loopback, transport_of(loopback))[-1]
     assert line["took_part"] == 2
     assert line["sites"]["absent"] == ["site-b"]
-    refused = [e for e in events(loopback.charter.run) if e["what"] == "refused"]
+    refused = [e for e in events(loopback.federation.run) if e["what"] == "refused"]
     assert [e["why"] for e in refused] == ["mean that is subtracted: the server has (0.305), the site (0.5)"]
-    page = (loopback.charter.run / "report.html").read_text()
+    page = (loopback.federation.run / "report.html").read_text()
     assert "What happened to the sites" in page
     assert "mean that is subtracted" in page
 
@@ -119,8 +119,8 @@ def test_a_site_that_differs_is_refused_with_the_difference_and_the_report_says_
 def test_a_federation_logs_and_leaves_all_that_a_simulation_leaves(tmp_path: Path) -> None:
     settings = federation_settings(rounds=2, log_to=["tensorboard"])
     loopback = Loopback.prepare(tmp_path / "fed", settings, Rules(), secure=False)
-    metrics = run(loopback, post_of(loopback))
-    path, simulation = loopback.charter.run, simulated(tmp_path / "sim", federation_settings(rounds=2))
+    metrics = run(loopback, transport_of(loopback))
+    path, simulation = loopback.federation.run, simulated(tmp_path / "sim", federation_settings(rounds=2))
     assert all(line["seconds_processor"] > 0 for line in metrics)
     assert {"train", "clients", "aggregate", "evaluate"} <= metrics[0]["seconds_by_phase"].keys()
     assert json.loads((path / "logged.json").read_text()) == {"tensorboard": 2}
@@ -130,18 +130,18 @@ def test_a_federation_logs_and_leaves_all_that_a_simulation_leaves(tmp_path: Pat
 
 def test_the_checkpoint_of_another_network_is_refused(tmp_path: Path) -> None:
     loopback = Loopback.prepare(tmp_path / "fed", federation_settings(rounds=2), Rules(), secure=False)
-    checkpoint = Checkpoint(loopback.charter.run / "checkpoint")
+    checkpoint = Checkpoint(loopback.federation.run / "checkpoint")
     checkpoint.commit(1, {"weight": np.zeros(3, dtype=np.float32)})
     with pytest.raises(CheckpointError, match="weights of another network"):
-        run(loopback, post_of(loopback))
+        run(loopback, transport_of(loopback))
 
 
 def test_a_live_server_keeps_everybody_else_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("chase.federation.run.PATIENCE", 0.1)
     loopback = Loopback.prepare(tmp_path / "fed", federation_settings(rounds=2), Rules(), secure=False)
-    record = Record.open(loopback.charter.run)
+    record = Record.open(loopback.federation.run)
     with record.held(), pytest.raises(RunHeld, match="another process"):
-        run(loopback, post_of(loopback))
+        run(loopback, transport_of(loopback))
     assert record.metrics == []
 
 

@@ -83,23 +83,23 @@ def shakes_hands(client: ssl.SSLContext, server: ssl.SSLContext, name: str) -> b
 
 
 def test_the_superlink_never_listens_beyond_loopback(tmp_path: Path) -> None:
-    charter = FederationDirectory.create(tmp_path / "fed", Rules(), False, "0.0.0.0", 1234)
+    federation = FederationDirectory.create(tmp_path / "fed", Rules(), False, "0.0.0.0", 1234)
     with pytest.raises(FederationError, match="control API"):
-        launch.server_jobs(charter)
+        launch.server_jobs(federation)
 
 
 def test_a_secure_server_is_started_with_tls_and_authentication_and_an_insecure_one_says_so(tmp_path: Path) -> None:
-    charter = FederationDirectory.create(tmp_path / "fed", Rules(), True, "127.0.0.1", 1234)
+    federation = FederationDirectory.create(tmp_path / "fed", Rules(), True, "127.0.0.1", 1234)
     keys.server_certificate(tmp_path / "fed" / "keys", ["127.0.0.1"])
-    (charter.path / "agreement.json").write_text('{"arrays": ["w float32[2, 3]"]}')
-    link, execute = launch.server_jobs(charter)
+    (federation.path / "agreement.json").write_text('{"arrays": ["w float32[2, 3]"]}')
+    link, execute = launch.server_jobs(federation)
     for name in ("control.secret", "executor.secret"):
-        assert (charter.path / "keys" / name).stat().st_mode & 0o777 == 0o600
+        assert (federation.path / "keys" / name).stat().st_mode & 0o777 == 0o600
     assert "--enable-supernode-auth" in link.command
     assert "--insecure" not in (*link.command, *execute.command)
     (tmp_path / "fed" / "keys" / "server.key").chmod(0o644)
     with pytest.raises(FederationError, match="chmod 600"):
-        launch.server_jobs(charter)
+        launch.server_jobs(federation)
     loose = FederationDirectory.create(tmp_path / "loose", Rules(), False, "127.0.0.1", 1234)
     (loose.path / "agreement.json").write_text('{"arrays": []}')
     assert "--insecure" in launch.server_jobs(loose)[0].command

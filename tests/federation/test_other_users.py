@@ -64,7 +64,7 @@ def listening(pid: int) -> list[str]:
 def test_other_users_of_the_machines_get_nothing(tmp_path: Path) -> None:
     public = Path("/tmp") / f"ca-for-anybody-{os.getpid()}.crt"
     with running(tmp_path / "fed", federation_settings(rounds=2), 500) as real:
-        fed = real.loopback.charter
+        fed = real.loopback.federation
         shutil.copy(launch.ca(fed), public)
         public.chmod(0o644)
         try:

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from federation.posts import Clock
 from federation.real import federation_settings
+from federation.transports import Clock
 from federation.wire import Wire
 
 from chase.core.errors import FederationError
@@ -41,18 +41,18 @@ def wire_of(loopback: Loopback) -> Wire:
 
 def run(loopback: Loopback, wire: Wire) -> list[Metrics]:
     clock = Clock()
-    return run_federation(loopback.charter, wire, clock, clock.sleep)
+    return run_federation(loopback.federation, wire, clock, clock.sleep)
 
 
 def model(loopback: Loopback) -> dict[str, np.ndarray]:
-    checkpoint = Checkpoint(loopback.charter.run / "checkpoint")
+    checkpoint = Checkpoint(loopback.federation.run / "checkpoint")
     manifest, _ = checkpoint.latest()
     assert manifest is not None
     return model_of(checkpoint.read_arrays(manifest.server))
 
 
 def told(loopback: Loopback, what: str) -> list[str]:
-    return [e["why"] for e in events(loopback.charter.run) if e["what"] == what]
+    return [e["why"] for e in events(loopback.federation.run) if e["what"] == what]
 
 
 @pytest.mark.parametrize("weights", ["equal", "labelled"])
@@ -144,12 +144,12 @@ def test_options_that_exclude_each_other_are_refused(tmp_path: Path) -> None:
 def test_a_federation_goes_back_and_sites_that_are_ahead_go_on(tmp_path: Path) -> None:
     fed = federation(tmp_path / "fed", {"rounds": 5})
     run(fed, wire_of(fed))
-    before = Record.open(fed.charter.run)
+    before = Record.open(fed.federation.run)
     labels = before.metrics[-1]["labels"]
     with pytest.raises(FederationError, match="round 9 is not saved; saved rounds: 1, 2, 3, 4, 5"):
-        roll_back(fed.charter, 9)
-    roll_back(fed.charter, 1)
-    after = Record.open(fed.charter.run)
+        roll_back(fed.federation, 9)
+    roll_back(fed.federation, 1)
+    after = Record.open(fed.federation.run)
     assert after.run != before.run
     assert [line["round"] for line in after.metrics] == [1]
     metrics = run(fed, wire_of(fed))
@@ -172,12 +172,12 @@ def test_a_site_runs_a_changed_setting_only_after_its_people_accept_it(tmp_path:
 def test_a_site_that_lost_its_protection_by_a_change_of_rules_does_not_take_part(tmp_path: Path) -> None:
     fed = federation(tmp_path / "fed", {"rounds": 1}, secure=True)
     run(fed, wire_of(fed))
-    text = (fed.charter.path / "federation.toml").read_text().replace("secure = true", "secure = false")
-    (fed.charter.path / "federation.toml").write_text(text)
+    text = (fed.federation.path / "federation.toml").read_text().replace("secure = true", "secure = false")
+    (fed.federation.path / "federation.toml").write_text(text)
     home = next(iter(fed.homes.values()))
     for other in list(fed.homes.values())[1:]:
         (other / "accepted.json").unlink()
-    record = Record.open(fed.charter.run)
+    record = Record.open(fed.federation.run)
     record.keep(record.changed({"rounds": 2}))
     metrics = run(fed, wire_of(fed))
     assert metrics[-1]["took_part"] == 4

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from federation.posts import METRICS, Script, Table, prompt, update_for
+from federation.transports import METRICS, Script, Table, prompt, update_for
 from support import small_settings
 
 from chase.core.errors import FederationError
@@ -23,37 +23,37 @@ def test_a_round_in_which_all_answer_is_closed_at_once(tmp_path: Path) -> None:
     table = Table.set(tmp_path)
     outcome = table.hold(1)
     assert sorted(outcome.updates) == [0, 1, 2]
-    assert table.post.clock.now < 5
+    assert table.transport.clock.now < 5
     assert table.told("joined") == [(0, "a"), (0, "b"), (0, "c")]
 
 
 def test_at_the_deadline_a_round_goes_on_with_its_quorum(tmp_path: Path) -> None:
     table = Table.set(tmp_path, quorum=2)
-    table.post.scripts[12] = slow(1000)
+    table.transport.scripts[12] = slow(1000)
     outcome = table.hold(1)
     assert sorted(outcome.updates) == [0, 1]
     assert outcome.missing == ["c"]
-    assert 60 <= table.post.clock.now < 65
+    assert 60 <= table.transport.clock.now < 65
 
 
 def test_without_its_quorum_a_round_waits_beyond_the_deadline(tmp_path: Path) -> None:
     table = Table.set(tmp_path, quorum=3)
-    table.post.scripts[12] = slow(200)
+    table.transport.scripts[12] = slow(200)
     assert sorted(table.hold(1).updates) == [0, 1, 2]
-    assert table.post.clock.now >= 200
+    assert table.transport.clock.now >= 200
     assert table.told("short of quorum") == [(1, "")]
 
 
 def test_a_busy_site_gets_no_new_order_and_its_late_answer_is_used_once(tmp_path: Path) -> None:
     table = Table.set(tmp_path, quorum=2, late_rounds=1)
-    table.post.scripts[12] = lambda letter, turn: (62.0 if turn == 0 else 1.0, prompt(letter, turn)[1])
-    table.post.scripts[10] = slow(20)
+    table.transport.scripts[12] = lambda letter, turn: (62.0 if turn == 0 else 1.0, prompt(letter, turn)[1])
+    table.transport.scripts[10] = slow(20)
     table.hold(1)
     second = table.hold(2)
     assert second.late == ["c"]
     assert second.orders[2].round == 1
     assert second.orders[0].round == 2
-    orders_of_c = [x.order.round for x in table.post.sent if x.kind == "turn" and x.node == 12]
+    orders_of_c = [x.order.round for x in table.transport.sent if x.kind == "turn" and x.node == 12]
     assert orders_of_c == [1]
     third = table.hold(3)
     assert third.orders[2].round == 3
@@ -62,8 +62,8 @@ def test_a_busy_site_gets_no_new_order_and_its_late_answer_is_used_once(tmp_path
 
 def test_an_answer_that_is_too_late_is_dropped(tmp_path: Path) -> None:
     table = Table.set(tmp_path, quorum=2, late_rounds=0)
-    table.post.scripts[12] = lambda letter, turn: (62.0 if turn == 0 else 1.0, prompt(letter, turn)[1])
-    table.post.scripts[10] = slow(20)
+    table.transport.scripts[12] = lambda letter, turn: (62.0 if turn == 0 else 1.0, prompt(letter, turn)[1])
+    table.transport.scripts[10] = slow(20)
     table.hold(1)
     second = table.hold(2)
     assert sorted(second.updates) == [0, 1]
@@ -73,21 +73,24 @@ def test_an_answer_that_is_too_late_is_dropped(tmp_path: Path) -> None:
 
 def test_a_site_that_stays_busy_is_named_as_busy(tmp_path: Path) -> None:
     table = Table.set(tmp_path, quorum=2)
-    table.post.scripts[12] = slow(90_000)
+    table.transport.scripts[12] = slow(90_000)
     table.hold(1)
     assert table.hold(2).busy == ["c"]
 
 
 def test_a_failed_site_is_asked_again_and_then_left_out(tmp_path: Path) -> None:
     table = Table.set(tmp_path, quorum=2, retries=2)
-    table.post.scripts[11] = lambda letter, turn: (1.0, "node unavailable" if turn == 0 else prompt(letter, turn)[1])
+    table.transport.scripts[11] = lambda letter, turn: (
+        1.0,
+        "node unavailable" if turn == 0 else prompt(letter, turn)[1],
+    )
     assert sorted(table.hold(1).updates) == [0, 1, 2]
     assert table.told("failed") == [(1, "b")]
-    table.post.scripts[11] = lambda letter, turn: (1.0, "node unavailable")
+    table.transport.scripts[11] = lambda letter, turn: (1.0, "node unavailable")
     outcome = table.hold(2)
     assert sorted(outcome.updates) == [0, 2]
     assert outcome.missing == ["b"]
-    assert len([x for x in table.post.sent if x.node == 11 and x.order and x.order.round == 2]) == 3
+    assert len([x for x in table.transport.sent if x.node == 11 and x.order and x.order.round == 2]) == 3
 
 
 BAD = {
@@ -107,7 +110,7 @@ BAD = {
 @pytest.mark.parametrize("case", BAD)
 def test_a_bad_update_is_refused_by_site_and_reason_and_the_round_goes_on(tmp_path: Path, case: str) -> None:
     table = Table.set(tmp_path, quorum=3)
-    table.post.scripts[12] = lambda letter, turn: (1.0, update_for(letter.order, 2, 9.0, **BAD[case]))
+    table.transport.scripts[12] = lambda letter, turn: (1.0, update_for(letter.order, 2, 9.0, **BAD[case]))
     outcome = table.hold(1)
     assert sorted(outcome.updates) == [0, 1]
     assert list(outcome.refused) == ["c"]
@@ -127,20 +130,20 @@ def test_metrics_that_were_not_agreed_on_are_refused(tmp_path: Path, change: dic
         metrics = {k: v for k, v in (dict(good.metrics) | change).items() if v is not None}
         return 1.0, update_for(letter.order, 2, 1.0, metrics=metrics)
 
-    table.post.scripts[12] = script
+    table.transport.scripts[12] = script
     assert list(table.hold(1).refused) == ["c"]
 
 
 def test_an_answer_nobody_asked_for_and_one_that_comes_twice_change_nothing(tmp_path: Path) -> None:
     table = Table.set(tmp_path)
-    collect = table.post.collect
+    collect = table.transport.collect
 
     def twice(tickets):
         found = collect(tickets)
         forged = [Reply("never-sent", a.body) for a in found if isinstance(a.body, ClientUpdate)]
         return found + found + forged
 
-    table.post.collect = twice  # type: ignore[method-assign]
+    table.transport.collect = twice  # type: ignore[method-assign]
     outcome = table.hold(1)
     assert sorted(outcome.updates) == [0, 1, 2]
     assert table.whys("refused") == ["an answer that no open order asked for"] * 6
@@ -148,18 +151,18 @@ def test_an_answer_nobody_asked_for_and_one_that_comes_twice_change_nothing(tmp_
 
 def test_a_site_that_joins_later_takes_part_from_then_on(tmp_path: Path) -> None:
     table = Table.set(tmp_path, quorum=2)
-    table.post.online[12] = "c"
+    table.transport.online[12] = "c"
     table.rounds.members.nodes.pop(2)
     table.rounds.members._asked_at.pop(12)
-    table.post.comes_at[12] = 1.0
+    table.transport.comes_at[12] = 1.0
     assert sorted(table.hold(1).updates) == [0, 1]
     assert sorted(table.hold(2).updates) == [0, 1, 2]
 
 
 def test_a_site_is_refused_by_the_differences_it_finds(tmp_path: Path) -> None:
     table = Table.set(tmp_path)
-    table.post.online[13] = "d"
-    table.post.hellos[13] = Hello("d", (), 100, 20)
+    table.transport.online[13] = "d"
+    table.transport.hellos[13] = Hello("d", (), 100, 20)
     table.rounds.members.look(1)
     assert table.rounds.members.refused["d"] == "'d' is not on the list of sites"
 
@@ -167,8 +170,8 @@ def test_a_site_is_refused_by_the_differences_it_finds(tmp_path: Path) -> None:
 def test_a_node_with_the_key_of_one_site_cannot_pass_as_another(tmp_path: Path) -> None:
     table = Table.set(tmp_path)
     table.rounds.members.nodes.clear()
-    table.post.online = {20: "b", 21: ""}
-    table.post.hellos = {20: Hello("a", (), 100, 20), 21: Hello("c", ())}
+    table.transport.online = {20: "b", 21: ""}
+    table.transport.hellos = {20: Hello("a", (), 100, 20), 21: Hello("c", ())}
     table.rounds.members.look(1)
     assert table.rounds.members.here() == {}
     assert table.rounds.members.refused["a"] == "it calls itself 'a', but its key is that of 'b'"
@@ -177,8 +180,8 @@ def test_a_node_with_the_key_of_one_site_cannot_pass_as_another(tmp_path: Path) 
 
 def test_two_nodes_of_one_name_are_not_both_let_in(tmp_path: Path) -> None:
     table = Table.set(tmp_path, authenticated=False)
-    table.post.online[13] = ""
-    table.post.hellos[13] = Hello("a", (), 100, 20)
+    table.transport.online[13] = ""
+    table.transport.hellos[13] = Hello("a", (), 100, 20)
     table.rounds.members.look(1)
     assert table.rounds.members.nodes[0] == 10
     assert "from another node" in table.rounds.members.refused["a"]
@@ -212,8 +215,8 @@ def test_rules_that_cannot_be_kept_are_refused(tmp_path: Path) -> None:
 
 def test_a_charter_is_read_back_as_it_was_written_and_made_once(tmp_path: Path) -> None:
     rules = Rules(quorum=2, deadline=5.5, evaluate="both")
-    charter = FederationDirectory.create(tmp_path / "fed", rules, True, "127.0.0.1", 1234)
-    charter.keep(charter.roster.admit("site-a").admit("site-b", "ssh-key"))
+    federation = FederationDirectory.create(tmp_path / "fed", rules, True, "127.0.0.1", 1234)
+    federation.keep(federation.roster.admit("site-a").admit("site-b", "ssh-key"))
     again = FederationDirectory(tmp_path / "fed")
     assert (again.rules, again.secure, again.address) == (rules, True, ("127.0.0.1", 1234))
     assert [(m.number, m.name, m.key) for m in again.roster.members] == [(0, "site-a", ""), (1, "site-b", "ssh-key")]
@@ -235,37 +238,37 @@ def lost(letter: SiteMessage, turn: int) -> tuple[float, object]:
 
 def test_an_order_lost_by_a_node_that_was_started_anew_is_sent_again(tmp_path: Path) -> None:
     table = Table.set(tmp_path, quorum=3)
-    table.post.scripts[11], table.post.restarts[11] = lost, (20.0,)
+    table.transport.scripts[11], table.transport.restarts[11] = lost, (20.0,)
     outcome = table.hold(1)
     assert sorted(outcome.updates) == [0, 1, 2]
-    assert table.post.clock.now < 30
+    assert table.transport.clock.now < 30
     assert table.whys("failed") == ["its node was started anew"]
     assert table.told("asked again") == [(1, "b")]
 
 
 def test_an_order_of_an_earlier_round_that_was_lost_does_not_keep_a_site_busy(tmp_path: Path) -> None:
     table = Table.set(tmp_path, quorum=2, deadline=10.0)
-    table.post.scripts[11], table.post.restarts[11] = lost, (12.0,)
+    table.transport.scripts[11], table.transport.restarts[11] = lost, (12.0,)
     assert table.hold(1).missing == ["b"]
-    table.post.clock.now = 15.0
+    table.transport.clock.now = 15.0
     assert sorted(table.hold(2).updates) == [0, 1, 2]
 
 
 def test_a_handshake_that_was_lost_is_sent_again(tmp_path: Path) -> None:
     table = Table.set(tmp_path)
-    members, post = table.rounds.members, table.post
-    post.online[13] = "d"
+    members, transport = table.rounds.members, table.transport
+    transport.online[13] = "d"
     members.roster = lambda: MemberList((*(Member(n, name, "key") for n, name in enumerate("abcd")),))
-    collect, post.collect = post.collect, lambda tickets: []  # type: ignore[method-assign]
+    collect, transport.collect = transport.collect, lambda tickets: []  # type: ignore[method-assign]
     members.look(1)
-    post.collect = collect  # type: ignore[method-assign]
+    transport.collect = collect  # type: ignore[method-assign]
     members._asked = {f"never-{t}": n for t, n in members._asked.items()}
-    post._due |= dict.fromkeys(members._asked, (1000000000.0, ""))
+    transport._due |= dict.fromkeys(members._asked, (1000000000.0, ""))
     for _ in range(300):
-        post.clock.sleep(1.0)
+        transport.clock.sleep(1.0)
         members.look(1)
     assert members.here()[3] == 13
-    assert sum(1 for letter in post.sent if letter.node == 13 and letter.kind == "hello") == 2
+    assert sum(1 for letter in transport.sent if letter.node == 13 and letter.kind == "hello") == 2
 
 
 def test_a_site_that_was_let_out_is_asked_no_more(tmp_path: Path) -> None:
@@ -278,7 +281,7 @@ def test_a_site_that_was_let_out_is_asked_no_more(tmp_path: Path) -> None:
     table.rounds.members.look(1)
     assert sorted(table.rounds.members.here()) == [1, 2]
     table.rounds.members.nodes.clear()
-    table.post.clock.sleep(60.0)
+    table.transport.clock.sleep(60.0)
     table.rounds.members.look(1)
     assert table.rounds.members.refused["a"] == "'a' was let out"
 
@@ -300,31 +303,31 @@ def test_a_key_belongs_to_one_site_and_is_never_let_in_again() -> None:
 
 
 def test_the_list_of_sites_is_read_back_as_it_was(tmp_path: Path) -> None:
-    charter = FederationDirectory.create(tmp_path / "fed", Rules(), True, "127.0.0.1", 1)
+    federation = FederationDirectory.create(tmp_path / "fed", Rules(), True, "127.0.0.1", 1)
     roster = (
         MemberList().admit("a", "ecdsa one").at_node("a", "17").dismiss("a").admit("a", "ecdsa two").admit("b", "x y")
     )
-    charter.keep(roster)
-    assert charter.roster == roster
+    federation.keep(roster)
+    assert federation.roster == roster
 
 
 def test_no_more_sites_are_asked_at_once_than_the_rule_says(tmp_path: Path) -> None:
     table = Table.set(tmp_path, quorum=3, at_once=1)
     table.rounds.members.at_once = 1
     most: list[int] = []
-    table.post.scripts = dict.fromkeys((10, 11, 12), slow(5.0))
+    table.transport.scripts = dict.fromkeys((10, 11, 12), slow(5.0))
     show, table.rounds._show = table.rounds._show, lambda *args: most.append(len(table.rounds.owed)) or show(*args)  # type: ignore[method-assign]
     outcome = table.hold(1)
     assert sorted(outcome.updates) == [0, 1, 2]
     assert max(most) == 1
-    assert 15 <= table.post.clock.now < 25
+    assert 15 <= table.transport.clock.now < 25
     sums = table.rounds.tallies(1, lambda c: SiteMessage(table.rounds.members.nodes[c], "tally"), 30.0)
     assert sums == Tally(10, 10)
 
 
 def test_who_has_not_been_asked_at_the_deadline_is_missing(tmp_path: Path) -> None:
     table = Table.set(tmp_path, quorum=1, deadline=10.0, at_once=1)
-    table.post.scripts = dict.fromkeys((10, 11, 12), slow(8.0))
+    table.transport.scripts = dict.fromkeys((10, 11, 12), slow(8.0))
     assert table.hold(1).missing == ["b", "c"]
 
 
@@ -338,12 +341,12 @@ def scaled(factor: float) -> Script:
 
 def test_an_update_times_a_thousand_is_refused_named_and_the_honest_ones_go_on(tmp_path: Path) -> None:
     table = Table.set(tmp_path, quorum=3)
-    table.post.scripts = {10: scaled(1.0), 11: scaled(1000.0), 12: scaled(2.0)}
+    table.transport.scripts = {10: scaled(1.0), 11: scaled(1000.0), 12: scaled(2.0)}
     outcome = table.hold(1)
     assert sorted(outcome.updates) == [0, 2]
     assert "500 times the median" in outcome.refused["b"]
     assert table.told("refused") == [(1, "b")]
-    table.post.scripts[11] = scaled(16.0)
+    table.transport.scripts[11] = scaled(16.0)
     outcome = table.hold(2)
     assert outcome.clipped == {"b": 8.0}
     assert outcome.updates[1].weights["w"].tolist() == [10.0] * 3
@@ -361,13 +364,13 @@ def test_a_site_that_claims_more_labels_than_it_has_samples_is_refused_and_greet
         claim = {**METRICS, "pool_labeled": 9_999_999.0}
         return 1.0, update_for(letter.order, 1, 1.0, num_labeled=9_999_999, metrics=claim)
 
-    table.post.scripts[11] = liar
+    table.transport.scripts[11] = liar
     outcome = table.hold(1)
     assert sorted(outcome.updates) == [0, 2]
     assert "more than the 100 samples" in outcome.refused["b"]
-    table.post.scripts[11] = prompt
+    table.transport.scripts[11] = prompt
     assert sorted(table.hold(2).updates) == [0, 1, 2]
-    assert [m.kind for m in table.post.sent if m.node == 11].count("hello") == 2
+    assert [m.kind for m in table.transport.sent if m.node == 11].count("hello") == 2
 
 
 def test_a_score_over_more_samples_than_a_site_holds_out_is_not_counted(tmp_path: Path) -> None:
@@ -385,7 +388,7 @@ def test_an_answer_that_breaks_the_checks_themselves_costs_its_site_alone(tmp_pa
         assert letter.order is not None
         return 1.0, update_for(letter.order, 1, 1.0, weights={"w": "not an array"})
 
-    table.post.scripts[11] = odd
+    table.transport.scripts[11] = odd
     outcome = table.hold(1)
     assert sorted(outcome.updates) == [0, 2]
     assert outcome.refused == {"b": "the answer cannot be used (AttributeError)"}
@@ -394,7 +397,7 @@ def test_an_answer_that_breaks_the_checks_themselves_costs_its_site_alone(tmp_pa
 def test_a_site_that_is_always_a_little_late_is_part_of_every_second_round(tmp_path: Path) -> None:
     table = Table.set(tmp_path, quorum=2, deadline=60.0)
     honest = scaled(1.0)
-    table.post.scripts[11] = lambda letter, turn: (75.0, honest(letter, turn)[1])
+    table.transport.scripts[11] = lambda letter, turn: (75.0, honest(letter, turn)[1])
     took = [sorted(table.hold(round).updates) for round in range(1, 7)]
     assert took == [[0, 2], [0, 1, 2]] * 3
     assert table.told("late") == [(2, "b"), (4, "b"), (6, "b")]
@@ -414,7 +417,7 @@ def test_a_site_restored_from_an_older_copy_is_noticed(tmp_path: Path) -> None:
         return answer
 
     for round, turn in ((1, 90.0), (2, 9.0)):
-        table.post.scripts[11] = at_turn(turn)
+        table.transport.scripts[11] = at_turn(turn)
         table.hold(round)
     assert table.told("rolled back") == [(2, "b")]
     assert "9 turns, and had taken 90" in table.whys("rolled back")[0]

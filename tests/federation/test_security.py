@@ -74,10 +74,10 @@ class Meddler(FleetProxy):
 
 
 @contextmanager
-def meddling(charter: FederationDirectory) -> Iterator[tuple[Meddler, str]]:
-    host, inner = charter.address
-    proxy, port = Meddler(f"https://{host}:{inner}", launch.ca(charter)), launch.free_port()
-    directory = charter.path / "keys"
+def meddling(federation: FederationDirectory) -> Iterator[tuple[Meddler, str]]:
+    host, inner = federation.address
+    proxy, port = Meddler(f"https://{host}:{inner}", launch.ca(federation)), launch.free_port()
+    directory = federation.path / "keys"
     web = server(proxy, "127.0.0.1", port, directory / "server.pem", directory / "server.key")
     thread = threading.Thread(target=web.run, daemon=True)
     thread.start()
@@ -95,8 +95,11 @@ def test_replayed_and_doubled_answers_change_nothing_and_only_numbers_leave(tmp_
     """All sites connect through a proxy that repeats their answers: the weights are still those of a simulation."""
     settings = federation_settings()
     names = ("site-a", "site-b", "site-c")
-    with running(tmp_path / "fed", settings, 800, absent=names) as real, meddling(real.loopback.charter) as (proxy, at):
-        trust = launch.ca(real.loopback.charter)
+    with (
+        running(tmp_path / "fed", settings, 800, absent=names) as real,
+        meddling(real.loopback.federation) as (proxy, at),
+    ):
+        trust = launch.ca(real.loopback.federation)
         for name in names:
             home = real.loopback.homes[name]
             site = Site(home)
@@ -136,7 +139,7 @@ def exits(supervisor: Supervisor, name: str, limit: float = 120.0) -> int:
 def test_strangers_wrong_keys_and_impostors_are_refused(tmp_path: Path) -> None:
     settings = federation_settings(rounds=1)
     with running(tmp_path / "fed", settings, 800, absent=("site-c",), quorum=2, join=30.0) as real:
-        trust, at = launch.ca(real.loopback.charter), real.loopback.server
+        trust, at = launch.ca(real.loopback.federation), real.loopback.server
 
         def try_in(name: str, home: Path, keyless: bool = False) -> None:
             job = launch.site_job(home, name, at, trust)
@@ -179,21 +182,21 @@ def test_strangers_wrong_keys_and_impostors_are_refused(tmp_path: Path) -> None:
 def test_a_site_that_is_let_out_is_gone_and_comes_back_with_a_new_key_alone(tmp_path: Path) -> None:
     settings = federation_settings(rounds=4)
     with running(tmp_path / "fed", settings, 800, quorum=2) as real:
-        charter, home = real.loopback.charter, real.loopback.homes["site-c"]
+        federation, home = real.loopback.federation, real.loopback.homes["site-c"]
         real.until(lambda s: s.get("round", 0) >= 1 and s.get("phase") == "saved")
-        setup.dismiss(charter, "site-c")
+        setup.dismiss(federation, "site-c")
         real.until(lambda s: s.get("round", 0) >= 3)
         with pytest.raises(FederationError, match="never let in again"):
-            setup.admit(charter, "site-c", home / "node.key.pub")
+            setup.admit(federation, "site-c", home / "node.key.pub")
         with pytest.raises(FederationError, match="already in use"):  # Flower itself says the same
-            launch.control(charter, "register", str(home / "node.key.pub"), "site-c")
+            launch.control(federation, "register", str(home / "node.key.pub"), "site-c")
         metrics = real.finish()
         assert metrics[0]["took_part"] == 3
         assert real.told("let out") == [(1, "site-c")]
         assert [line["took_part"] for line in metrics[2:]] == [2, 2]
         keys.site_key(tmp_path / "new.key", "site-c")
-        setup.admit(charter, "site-c", tmp_path / "new.key.pub")
-        assert [m.name for m in charter.roster.active] == ["site-a", "site-b", "site-c"]
+        setup.admit(federation, "site-c", tmp_path / "new.key.pub")
+        assert [m.name for m in federation.roster.active] == ["site-a", "site-b", "site-c"]
     assert_sound(real, 3 * settings.budget)
 
 

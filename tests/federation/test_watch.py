@@ -23,54 +23,54 @@ from chase.run.record import LOCK, Record, RunHeld
 
 
 @pytest.fixture
-def charter(tmp_path: Path) -> FederationDirectory:
-    charter = FederationDirectory.create(tmp_path / "fed", Rules(), True, "127.0.0.1", 1)
-    Record.create(charter.run, small_settings(), kind="federation")
-    return charter
+def federation(tmp_path: Path) -> FederationDirectory:
+    federation = FederationDirectory.create(tmp_path / "fed", Rules(), True, "127.0.0.1", 1)
+    Record.create(federation.run, small_settings(), kind="federation")
+    return federation
 
 
 @pytest.fixture
 def submitted(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     calls: list[str] = []
-    monkeypatch.setattr(launch, "submit", lambda charter: calls.append("run") or "1")
+    monkeypatch.setattr(launch, "submit", lambda federation: calls.append("run") or "1")
     return calls
 
 
 def test_a_run_that_is_being_served_is_watched_and_not_submitted_again(
-    charter: FederationDirectory, submitted: list[str]
+    federation: FederationDirectory, submitted: list[str]
 ) -> None:
-    Diary(charter.run).show(phase="round", round=2)
-    with Record.open(charter.run).held():
-        watch = Watch(charter)
+    Diary(federation.run).show(phase="round", round=2)
+    with Record.open(federation.run).held():
+        watch = Watch(federation)
         watch.begin()
         assert watch.look() == "round"
-        with pytest.raises(RunHeld, match=f"process {os.getpid()}"), Record.open(charter.run).held():
+        with pytest.raises(RunHeld, match=f"process {os.getpid()}"), Record.open(federation.run).held():
             pass
     assert submitted == []
-    assert state(charter.run)["phase"] == "round"
+    assert state(federation.run)["phase"] == "round"
     watch.look()
     assert submitted == ["run"]
-    assert [e["what"] for e in events(charter.run)] == ["server gone"]
+    assert [e["what"] for e in events(federation.run)] == ["server gone"]
 
 
-def test_a_look_at_the_wrong_moment_does_not_keep_a_server_out(charter: FederationDirectory) -> None:
+def test_a_look_at_the_wrong_moment_does_not_keep_a_server_out(federation: FederationDirectory) -> None:
     with ThreadPoolExecutor(1) as beside:
-        seen = beside.submit(lambda: [held_by(charter.run / LOCK) or time.sleep(0.002) for _ in range(100)])
+        seen = beside.submit(lambda: [held_by(federation.run / LOCK) or time.sleep(0.002) for _ in range(100)])
         while not seen.done():
-            with Record.open(charter.run).held():
+            with Record.open(federation.run).held():
                 pass
-    with Record.open(charter.run).held():
-        assert launch.server_lives(charter.run)
-        assert launch.server_pid(charter.run) == os.getpid()
-    assert not launch.server_lives(charter.run)
+    with Record.open(federation.run).held():
+        assert launch.server_lives(federation.run)
+        assert launch.server_pid(federation.run) == os.getpid()
+    assert not launch.server_lives(federation.run)
 
 
 def test_where_the_superlink_is_away_a_run_is_submitted_until_it_is_back(
-    charter: FederationDirectory, monkeypatch: pytest.MonkeyPatch
+    federation: FederationDirectory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tries = []
 
-    def submit(charter: FederationDirectory) -> str:
+    def submit(federation: FederationDirectory) -> str:
         tries.append(1)
         if len(tries) in (2, 3):
             raise FederationError("away")
@@ -78,25 +78,25 @@ def test_where_the_superlink_is_away_a_run_is_submitted_until_it_is_back(
 
     monkeypatch.setattr(launch, "submit", submit)
     monkeypatch.setattr(launch, "AGAIN", 0.0)
-    watch = Watch(charter, patience=0.0)
+    watch = Watch(federation, patience=0.0)
     watch.begin()
     for _ in range(3):
         watch.look()
     assert watch.submitted == 2
-    assert [e["what"] for e in events(charter.run)].count("not submitted") == 2
+    assert [e["what"] for e in events(federation.run)].count("not submitted") == 2
 
 
 def test_a_first_submission_that_fails_leaves_the_state_as_it_was(
-    charter: FederationDirectory, monkeypatch: pytest.MonkeyPatch
+    federation: FederationDirectory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def submit(charter: FederationDirectory) -> str:
+    def submit(federation: FederationDirectory) -> str:
         raise FederationError("away")
 
     monkeypatch.setattr(launch, "submit", submit)
-    Diary(charter.run).show(phase="finished", round=3)
+    Diary(federation.run).show(phase="finished", round=3)
     with pytest.raises(FederationError, match="away"):
-        Watch(charter).begin()
-    assert state(charter.run)["phase"] == "finished"
+        Watch(federation).begin()
+    assert state(federation.run)["phase"] == "finished"
 
 
 def test_what_the_superlink_says_went_wrong_is_the_error(tmp_path: Path) -> None:
@@ -106,7 +106,7 @@ def test_what_the_superlink_says_went_wrong_is_the_error(tmp_path: Path) -> None
 
 
 def test_the_proxy_refuses_long_requests_before_and_while_they_come(
-    charter: FederationDirectory, tmp_path: Path
+    federation: FederationDirectory, tmp_path: Path
 ) -> None:
     from chase.federation.ops import keys
 

@@ -102,8 +102,8 @@ def init(
         except (OSError, UnicodeError) as error:
             raise FederationError(f"cannot read {agreement}: {error}") from None
     chosen = settings_room.load(preset, settings_room.parse_changes(change or []))
-    charter = found(directory, chosen, rules, secure=not insecure, hosts=host or [], port=port, agreement=agreed)
-    print(f"federation in {directory}, SuperLink on {charter.address[0]}:{charter.address[1]}")
+    federation = found(directory, chosen, rules, secure=not insecure, hosts=host or [], port=port, agreement=agreed)
+    print(f"federation in {directory}, SuperLink on {federation.address[0]}:{federation.address[1]}")
     print(f"give every site {directory / 'agreement.json'}" + ("" if insecure else f" and {directory / 'keys/ca.crt'}"))
 
 
@@ -160,16 +160,16 @@ def serve(
     from chase.federation.ops.launch import proxy_job, server_jobs
     from chase.federation.rules import FederationDirectory
 
-    charter = FederationDirectory(directory)
-    if not charter.secure:
+    federation = FederationDirectory(directory)
+    if not federation.secure:
         warn_insecure()
-    jobs = server_jobs(charter)
-    message = "serving on {}:{}".format(*charter.address)
+    jobs = server_jobs(federation)
+    message = "serving on {}:{}".format(*federation.address)
     if proxy_at:
         host, _, port = proxy_at.rpartition(":")
         if not host or not port.isdecimal() or not 0 < int(port) < 65536:
             raise FederationError(f"--proxy takes HOST:PORT, such as 0.0.0.0:8443, not '{proxy_at}'")
-        jobs.append(proxy_job(charter, host, int(port)))
+        jobs.append(proxy_job(federation, host, int(port)))
         message += f", for sites on {proxy_at}"
     keep_going(directory / "processes.json", jobs, f"{message}; logs: {directory / 'logs'}")
 
@@ -186,14 +186,14 @@ def proxy(
     from chase.federation.ops.proxy import FleetProxy, server
     from chase.federation.rules import FederationDirectory
 
-    charter = FederationDirectory(directory)
-    if not charter.secure:
+    federation = FederationDirectory(directory)
+    if not federation.secure:
         raise FederationError("an insecure federation stays on loopback: found it anew without --insecure")
     keys = directory / "keys"
     check_private(keys / "server.key")
-    inner = "{}:{}".format(*charter.address)
+    inner = "{}:{}".format(*federation.address)
     print(f"sites may connect to {host}:{port}; only /v1/fleet/ is passed on to {inner}", flush=True)
-    server(FleetProxy(f"https://{inner}", ca(charter)), host, port, keys / "server.pem", keys / "server.key").run()
+    server(FleetProxy(f"https://{inner}", ca(federation)), host, port, keys / "server.pem", keys / "server.key").run()
 
 
 def run(directory: DirArg, change: SetOpt = None) -> None:
@@ -204,43 +204,43 @@ def run(directory: DirArg, change: SetOpt = None) -> None:
     from chase.federation.rules import FederationDirectory
     from chase.run.record import Record
 
-    charter = FederationDirectory(directory)
+    federation = FederationDirectory(directory)
     if change:
-        record = Record.open(charter.run)
+        record = Record.open(federation.run)
         record.keep(record.changed(settings_room.parse_changes(change)))
     end_on_signals()
-    watch, shown, said = Watch(charter), 0, ""
+    watch, shown, said = Watch(federation), 0, ""
     try:
         watch.begin()
         while watch.look() not in ("finished", "failed"):
-            shown, said = say_rounds(charter, shown), say_gathering(charter, said)
+            shown, said = say_rounds(federation, shown), say_gathering(federation, said)
             time.sleep(1.0)
     except Ended:
         print(f"no longer watching; the run goes on at the server. Look with: chase federation status {directory}")
         return
-    say_rounds(charter, shown)
-    close(charter)
+    say_rounds(federation, shown)
+    close(federation)
 
 
-def say_rounds(charter: FederationDirectory, shown: int) -> int:
+def say_rounds(federation: FederationDirectory, shown: int) -> int:
     """Print the rounds that are new."""
     from chase.run.record import Record
 
-    metrics = Record.open(charter.run).metrics
+    metrics = Record.open(federation.run).metrics
     for m in metrics[shown:]:
         accuracy = "-" if m["test_accuracy"] is None else f"{m['test_accuracy']:.1%}"
         print(f"round {m['round']}: accuracy {accuracy}, {m['labels']} labels, {m['took_part']} sites", flush=True)
     return len(metrics)
 
 
-def say_gathering(charter: FederationDirectory, said: str) -> str:
+def say_gathering(federation: FederationDirectory, said: str) -> str:
     """Print who is there while sites are waited for, when that has changed."""
     from chase.federation.diary import state
 
-    stands = state(charter.run)
+    stands = state(federation.run)
     if stands.get("phase") != "gathering":
         return said
-    sites, wanted = dict(stands.get("sites", {})), len(charter.roster.active)
+    sites, wanted = dict(stands.get("sites", {})), len(federation.roster.active)
     here = sorted(name for name, how in sites.items() if how == "ready")
     text = f"waiting for sites: {len(here)} of {wanted} here" + (f" ({', '.join(here)})" if here else "")
     text += "".join(f"; {name} is refused" for name, how in sites.items() if how == "refused")
@@ -250,14 +250,14 @@ def say_gathering(charter: FederationDirectory, said: str) -> str:
     return text
 
 
-def close(charter: FederationDirectory) -> None:
+def close(federation: FederationDirectory) -> None:
     """Say how a run ended; a failure is an error."""
     from chase.federation.diary import state
 
-    stands = state(charter.run)
+    stands = state(federation.run)
     if stands.get("phase") == "failed":
         raise FederationError(str(stands.get("why", "the run failed")))
-    print(f"finished: {stands.get('why', '')}. Run directory: {charter.run}")
+    print(f"finished: {stands.get('why', '')}. Run directory: {federation.run}")
 
 
 def status(directory: DirArg, as_json: JsonOpt = False) -> None:
@@ -266,11 +266,11 @@ def status(directory: DirArg, as_json: JsonOpt = False) -> None:
     from chase.federation.overview import render, snapshot
     from chase.federation.rules import FederationDirectory
 
-    charter = FederationDirectory(directory)
+    federation = FederationDirectory(directory)
     if as_json:
-        print(json.dumps(snapshot(charter)))
+        print(json.dumps(snapshot(federation)))
     else:
-        Console(highlight=False).print(render(charter, {}))
+        Console(highlight=False).print(render(federation, {}))
 
 
 def down(directory: Annotated[Path, typer.Argument(help="The federation's directory.")] = Path("federation")) -> None:
@@ -297,7 +297,7 @@ def up(
     from chase.federation.ops.processes import Ended, Supervisor, end_on_signals
 
     loopback = prepare(directory, sites, preset, change, rule, person, insecure)
-    if not loopback.charter.secure:
+    if not loopback.federation.secure:
         warn_insecure()
     end_on_signals()
     try:
@@ -306,7 +306,7 @@ def up(
     except Ended:
         print(f"taken down. Go on with: chase federation up {directory}", flush=True)
         raise typer.Exit(130) from None
-    close(loopback.charter)
+    close(loopback.federation)
 
 
 def prepare(
@@ -342,18 +342,18 @@ def go(loopback: Loopback, supervisor: Supervisor, stay: bool) -> None:
     from chase.federation.overview import links_in, page_log, render
 
     console = Console(highlight=False)
-    charter = loopback.charter
+    federation = loopback.federation
     with console.status("starting the server"):
         loopback.start_server(supervisor)
     for name in loopback.homes:
         loopback.start_site(supervisor, name)
     pages = loopback.start_pages(supervisor)
-    watch = Watch(charter)
+    watch = Watch(federation)
     watch.begin()
     last = ""
     with Live(console=console, refresh_per_second=2, transient=False) as live:
         while stay or last not in ("finished", "failed"):
             supervisor.tend()
             last = watch.look() if last not in ("finished", "failed") else last
-            live.update(render(charter, {w: u for home in pages for w, u in links_in(page_log(home)).items()}))
+            live.update(render(federation, {w: u for home in pages for w, u in links_in(page_log(home)).items()}))
             time.sleep(0.5)

@@ -1,1 +1,1 @@
-"""A real federation: its rules, its rounds over any post, its keys and its processes. Knows nothing of Flower's API."""
+"""A real federation: its rules, its rounds over any transport, keys and processes. Knows nothing of Flower's API."""

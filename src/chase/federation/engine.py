@@ -56,26 +56,28 @@ class FederationEngine:
 
     def __init__(
         self,
-        charter: FederationDirectory,
+        federation: FederationDirectory,
         settings: Settings,
-        post: Transport,
+        transport: Transport,
         diary: Diary,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        self._charter, self._settings, self._rules, self._diary = charter, settings, charter.rules, diary
+        self._federation, self._settings, self._rules, self._diary = federation, settings, federation.rules, diary
         self._clock, self._sleep = clock, sleep
-        agreement = Agreement.from_json(read_text(charter.path / "agreement.json"))
+        agreement = Agreement.from_json(read_text(federation.path / "agreement.json"))
         self.spec = spec_of(settings, agreement)
-        self.data = server_data(charter, settings, agreement) if self._rules.at_server else None
+        self.data = server_data(federation, settings, agreement) if self._rules.at_server else None
         self._header = {"settings": sent_settings(settings), "agreement": agreement.digest()}
         offer = {"settings": sent_settings(settings), "agreement": agreement.to_json()}
         offer["rules"] = {name: getattr(self._rules, name) for name in ("secure", "dp_epsilon", "dp_delta", "dp_clip")}
-        self._members = Members(post, lambda: charter.roster, offer, diary, clock, charter.secure, self._rules.at_once)
-        self._rounds = Rounds(post, self._members, self._rules, diary, self._order_header, clock, sleep)
-        self._members.turns = read_turns(charter.path)
-        self._members.keep_turns = lambda turns: write_turns(charter.path, turns)
-        self.checkpoint = saved_rounds(charter)
+        self._members = Members(
+            transport, lambda: federation.roster, offer, diary, clock, federation.secure, self._rules.at_once
+        )
+        self._rounds = Rounds(transport, self._members, self._rules, diary, self._order_header, clock, sleep)
+        self._members.turns = read_turns(federation.path)
+        self._members.keep_turns = lambda turns: write_turns(federation.path, turns)
+        self.checkpoint = saved_rounds(federation)
         self._life = secrets.token_hex(8)
         self._noise = check_privacy(self._rules, settings)
         self._round = 0
@@ -86,7 +88,7 @@ class FederationEngine:
         began = self._clock()
         while True:
             self._members.look(done)
-            wanted, here = len(self._charter.roster.active), self._members.here()
+            wanted, here = len(self._federation.roster.active), self._members.here()
             ready = dict.fromkeys((self._members.names[c] for c in sorted(here)), "ready")
             refused = dict.fromkeys(self._members.refused, "refused")
             self._diary.show(phase="gathering", round=done, sites=ready | refused)
@@ -148,7 +150,7 @@ class FederationEngine:
 
     def _for_members(self, orders: Mapping[ClientId, RoundOrder]) -> dict[ClientId, RoundOrder]:
         """Orders for the sites on the list; one that was admitted beyond ``clients`` always takes part."""
-        numbers = sorted(m.number for m in self._charter.roster.active)
+        numbers = sorted(m.number for m in self._federation.roster.active)
         wanted = {n: orders[n] for n in numbers if n in orders}
         if orders:
             order = next(iter(orders.values()))
@@ -161,7 +163,7 @@ class FederationEngine:
         if rules.secure:
             header |= {"secure": True, "context": self._context("turn")}
         if rules.dp_epsilon:
-            sites = self._rounds.quorum(len(self._charter.roster.active))
+            sites = self._rounds.quorum(len(self._federation.roster.active))
             header["dp"] = {"clip": rules.dp_clip, "sigma": site_sigma(self._noise, rules.dp_clip, sites)}
         return header
 
@@ -188,12 +190,12 @@ class FederationEngine:
     def _site_scores(self, weights: Weights) -> Metrics:
         """Correct and counted samples of the sites' held-out parts: all that they tell of them."""
 
-        def letter(client: ClientId) -> SiteMessage:
+        def message(client: ClientId) -> SiteMessage:
             return SiteMessage(self._members.nodes[client], "tally", self._order_header(client), weights=weights)
 
         if self._rules.secure:
             return self._secure_scores(weights)
-        sums = self._rounds.tallies(self._round, letter, self._rules.deadline)
+        sums = self._rounds.tallies(self._round, message, self._rules.deadline)
         accuracy = sums.correct / sums.count if sums.count else None
         found: Metrics = {"site_accuracy": accuracy, "site_correct": sums.correct, "site_count": sums.count}
         return found if self._rules.at_server else found | {"test_accuracy": accuracy}
@@ -244,9 +246,9 @@ def check_privacy(rules: Rules, settings: Settings) -> float:
     return noise_multiplier(rules.dp_epsilon, settings.rounds, rules.dp_delta)
 
 
-def saved_rounds(charter: FederationDirectory) -> Checkpoint:
+def saved_rounds(federation: FederationDirectory) -> Checkpoint:
     """The saved rounds of a federation: more are kept than of a simulation, so that it can go back."""
-    return Checkpoint(charter.run / "checkpoint", last=charter.rules.keep_last, every=charter.rules.keep_every)
+    return Checkpoint(federation.run / "checkpoint", last=federation.rules.keep_last, every=federation.rules.keep_every)
 
 
 def read_turns(path: Path) -> dict[ClientId, int]:
@@ -275,12 +277,12 @@ def spec_of(settings: Settings, agreed: Agreement) -> NetSpec:
     return NetSpec(settings.net, agreed.shape, classes, settings.dropout, vocabulary, settings.init)
 
 
-def server_data(charter: FederationDirectory, settings: Settings, agreement: Agreement) -> DataSet:
+def server_data(federation: FederationDirectory, settings: Settings, agreement: Agreement) -> DataSet:
     """The data set whose test part the server scores the model on; one that does not match the sites is refused."""
     data = load_data(settings)
     if agreement_of(settings, data.test, data.classes) != agreement:
         raise FederationError(
-            f"the test set '{data.name}' does not fit {charter.path}/agreement.json: "
+            f"the test set '{data.name}' does not fit {federation.path}/agreement.json: "
             'give one that does, or set evaluate = "sites"'
         )
     return data

@@ -24,7 +24,7 @@ LOST = 180.0
 class Members:
     """The nodes that can be reached, and the sites among them that shook hands."""
 
-    post: Transport
+    transport: Transport
     roster: Callable[[], MemberList]
     header: Mapping[str, object]
     """What the handshake offers: settings and agreement."""
@@ -89,7 +89,7 @@ class Members:
 
     def look(self, round: int) -> None:
         """Greet nodes that are new, and take in what those greeted before have answered."""
-        self._online = self.post.nodes()
+        self._online = self.transport.nodes()
         self._out = frozenset(m.number for m in self.roster().members if m.out)
         settled, now = {n for n in self.nodes.values() if n in self._online}, self.clock()
         for ticket, node in list(self._asked.items()):
@@ -103,11 +103,11 @@ class Members:
         ]
         if self.at_once:
             new = new[: max(0, self.at_once - len(self._asked))]
-        sent = self.post.send([SiteMessage(n, "hello", self.header) for n in new])
+        sent = self.transport.send([SiteMessage(n, "hello", self.header) for n in new])
         self._asked_at |= dict.fromkeys(new, now)
         self._asked_in |= {node: self.session(node) for node in new}
         self._asked |= {ticket: node for node, ticket in zip(new, sent, strict=True) if ticket is not None}
-        for answer in self.post.collect(list(self._asked)) if self._asked else []:
+        for answer in self.transport.collect(list(self._asked)) if self._asked else []:
             self._take_in(round, self._asked.pop(answer.ticket, None), answer)
 
     def _take_in(self, round: int, node: NodeId | None, answer: Reply) -> None:

@@ -18,31 +18,31 @@ LAST = 6
 COLOURS = {"answered": "green", "ready": "cyan", "training": "yellow", "refused": "red", "away": "dim"}
 
 
-def snapshot(charter: FederationDirectory) -> dict[str, Any]:
+def snapshot(federation: FederationDirectory) -> dict[str, Any]:
     """Phase, round, sites, processes, the last rounds and the last events."""
-    record = Record.open(charter.run)
-    stands, metrics = state(charter.run), record.metrics
-    sites = {m.name: str(stands.get("sites", {}).get(m.name, "not seen")) for m in charter.roster.members}
+    record = Record.open(federation.run)
+    stands, metrics = state(federation.run), record.metrics
+    sites = {m.name: str(stands.get("sites", {}).get(m.name, "not seen")) for m in federation.roster.members}
     sites |= {name: str(word) for name, word in stands.get("sites", {}).items() if name not in sites}
     return {
         "phase": stands.get("phase", "not begun"),
         "why": stands.get("why", ""),
         "round": len(metrics),
         "rounds": record.settings.rounds,
-        "secure": charter.secure,
+        "secure": federation.secure,
         "sites": sites,
-        "processes": running(charter.path / "processes.json"),
+        "processes": running(federation.path / "processes.json"),
         "metrics": [
             {k: m.get(k) for k in ("round", "test_accuracy", "labels", "took_part", "seconds")} for m in metrics
         ],
-        "events": events(charter.run)[-LAST:],
+        "events": events(federation.run)[-LAST:],
     }
 
 
-def render(charter: FederationDirectory, links: dict[str, str]) -> RenderableType:
+def render(federation: FederationDirectory, links: dict[str, str]) -> RenderableType:
     """The view."""
-    now = snapshot(charter)
-    words = f"{charter.path.name}: {now['phase']}, {now['round']} of {now['rounds']} rounds done"
+    now = snapshot(federation)
+    words = f"{federation.path.name}: {now['phase']}, {now['round']} of {now['rounds']} rounds done"
     parts: list[RenderableType] = [Text(words + (f" ({now['why']})" if now["why"] else ""), style="bold")]
     if not now["secure"]:
         parts.append(Text("INSECURE: no encryption, no authentication", style="bold red"))

@@ -17,11 +17,11 @@ from chase.federation.rules import FederationDirectory
 from chase.run.record import Record
 
 
-def roll_back(charter: FederationDirectory, round: int) -> None:
+def roll_back(federation: FederationDirectory, round: int) -> None:
     """Make ``round`` the last one that is done; 0 is the start. Refused while the rounds are being run."""
-    record = Record.open(charter.run)
+    record = Record.open(federation.run)
     record.expect("federation")
-    checkpoint = saved_rounds(charter)
+    checkpoint = saved_rounds(federation)
     with record.held():
         saved = checkpoint.rounds()
         if round and round not in saved:

@@ -1,4 +1,4 @@
-"""One round over a post: orders out, updates in, until all have answered or the deadline has passed with a quorum.
+"""One round over a transport: orders out, updates in, until all have answered or the deadline has passed with a quorum.
 
     busy      A site that still owes an answer to an earlier round gets no new order.
     late      Its answer, when it comes, is used in that round if it is at most ``late_rounds`` old and the round
@@ -78,7 +78,7 @@ class RoundOutcome:
 class Rounds:
     """Holds rounds; remembers between them who still owes an answer."""
 
-    post: Transport
+    transport: Transport
     members: Members
     rules: Rules
     diary: Diary
@@ -157,12 +157,12 @@ class Rounds:
             elif owed.session and self.members.session(owed.node) not in ("", owed.session):
                 del self.owed[ticket]
                 self.diary.note(owed.order.round, "failed", self._name(owed.client), "its node was started anew")
-        return self.post.collect(list(self.owed)) if self.owed else []
+        return self.transport.collect(list(self.owed)) if self.owed else []
 
     def _order(self, due: Mapping[ClientId, RoundOrder]) -> None:
         here = self.members.here()
-        letters = [SiteMessage(here[c], "turn", self.header(c), order=order) for c, order in due.items()]
-        for (client, order), ticket in zip(due.items(), self.post.send(letters) if letters else [], strict=True):
+        messages = [SiteMessage(here[c], "turn", self.header(c), order=order) for c, order in due.items()]
+        for (client, order), ticket in zip(due.items(), self.transport.send(messages) if messages else [], strict=True):
             self._tries[client], self._last[client] = self._tries[client] + 1, self.clock()
             if self._tries[client] > 1:
                 self.diary.note(order.round, "asked again", self._name(client))
@@ -278,11 +278,11 @@ class Rounds:
 
     def ask(self, round: int, letters: Mapping[ClientId, SiteMessage], limit: float) -> dict[ClientId, ClientUpdate]:
         """One message to each of these sites; what came back before the time was up."""
-        sent = zip(letters, self.post.send(list(letters.values())), strict=True)
+        sent = zip(letters, self.transport.send(list(letters.values())), strict=True)
         open_tickets = {ticket: client for client, ticket in sent if ticket is not None}
         found, began = dict[ClientId, ClientUpdate](), self.clock()
         while open_tickets and self.clock() - began < limit:
-            for answer in self.post.collect(list(open_tickets)):
+            for answer in self.transport.collect(list(open_tickets)):
                 client = open_tickets.pop(answer.ticket, None)
                 if client is not None and isinstance(answer.body, ClientUpdate) and answer.body.client == client:
                     found[client] = answer.body
@@ -294,7 +294,7 @@ class Rounds:
             self.diary.note(round, "missing", self._name(client), "in a secure sum")
         return found
 
-    def tallies(self, round: int, letters: Callable[[ClientId], SiteMessage], limit: float) -> Tally:
+    def tallies(self, round: int, message_for: Callable[[ClientId], SiteMessage], limit: float) -> Tally:
         """Sums over the held-out parts of all sites that are here and not busy; who is slow is left out."""
         busy = {o.client for o in self.owed.values()}
         waiting = [c for c in sorted(self.members.here()) if c not in busy]
@@ -303,9 +303,9 @@ class Rounds:
         while (open_tickets or waiting) and self.clock() - began < limit:
             free = self.rules.at_once - len(open_tickets) if self.rules.at_once else len(waiting)
             asked, waiting = waiting[:free], waiting[free:]
-            sent = zip(asked, self.post.send([letters(c) for c in asked]) if asked else [], strict=True)
+            sent = zip(asked, self.transport.send([message_for(c) for c in asked]) if asked else [], strict=True)
             open_tickets |= {ticket: client for client, ticket in sent if ticket is not None}
-            for answer in self.post.collect(list(open_tickets)):
+            for answer in self.transport.collect(list(open_tickets)):
                 client = open_tickets.pop(answer.ticket, None)
                 body = answer.body
                 most = 0 if client is None else self.members.sizes(client).held_out

@@ -203,9 +203,9 @@ class FederationDirectory:
         text = "\n".join(["[link]", *link, "", "[rules]", *lines, ""])
         write_atomically(path / "federation.toml", text.encode())
         path.chmod(0o700)
-        charter = cls(path)
-        charter.keep(MemberList())
-        return charter
+        federation = cls(path)
+        federation.keep(MemberList())
+        return federation
 
     def _section(self, name: str) -> dict[str, Any]:
         try:

@@ -25,16 +25,16 @@ PATIENCE = 5.0
 
 
 def run_federation(
-    charter: FederationDirectory,
-    post: Transport,
+    federation: FederationDirectory,
+    transport: Transport,
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
 ) -> list[Metrics]:
     """All rounds that are left; returns the metrics of every round."""
-    record, diary = Record.open(charter.run), Diary(charter.run)
+    record, diary = Record.open(federation.run), Diary(federation.run)
     record.expect("federation")
     with record.held(PATIENCE):
-        engine = FederationEngine(charter, record.settings, post, diary, clock, sleep)
+        engine = FederationEngine(federation, record.settings, transport, diary, clock, sleep)
         past = _run(engine, record, diary)
         why = stop_reason(record.settings, past[-1:])
         diary.note(len(past), "finished", why=why)

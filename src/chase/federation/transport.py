@@ -74,14 +74,14 @@ class Reply:
 
 
 class Transport(Protocol):
-    """Carries letters and brings answers."""
+    """Carries messages and brings answers."""
 
     def nodes(self) -> Mapping[NodeId, Node]:
         """Nodes that can be reached now."""
         ...
 
-    def send(self, letters: Sequence[SiteMessage]) -> list[Ticket | None]:
-        """Send letters; None for one that could not be sent."""
+    def send(self, messages: Sequence[SiteMessage]) -> list[Ticket | None]:
+        """Send messages; None for one that could not be sent."""
         ...
 
     def collect(self, tickets: Collection[Ticket]) -> list[Reply]:

@@ -45,14 +45,14 @@ class WithSecret:
 
 
 @contextmanager
-def client_of(charter: FederationDirectory) -> Iterator[ControlHttpClient]:
+def client_of(federation: FederationDirectory) -> Iterator[ControlHttpClient]:
     """The control API; what it refuses is one sentence."""
-    host, port = charter.address
+    host, port = federation.address
     client = ControlHttpClient.from_server_address(
         f"{host}:{port}",
-        not charter.secure,
-        str(launch.ca(charter)) if charter.secure else None,
-        [RuntimeVersionHttpInterceptor("Flower CLI"), WithSecret(launch.control_secret(charter))],
+        not federation.secure,
+        str(launch.ca(federation)) if federation.secure else None,
+        [RuntimeVersionHttpInterceptor("Flower CLI"), WithSecret(launch.control_secret(federation))],
     )
     try:
         yield client
@@ -66,25 +66,25 @@ def client_of(charter: FederationDirectory) -> Iterator[ControlHttpClient]:
         client.close()
 
 
-def register(charter: FederationDirectory, key: Path, name: str) -> str:
+def register(federation: FederationDirectory, key: Path, name: str) -> str:
     """Register a site's public key; returns Flower's id of its node."""
-    with client_of(charter) as client:
+    with client_of(federation) as client:
         request = RegisterNodeRequest(public_key=try_load_public_key(key), name=name)
         return str(client.RegisterNode(request).node_id)
 
 
-def unregister(charter: FederationDirectory, node: str) -> str:
+def unregister(federation: FederationDirectory, node: str) -> str:
     """Remove a node's key for good."""
-    with client_of(charter) as client:
+    with client_of(federation) as client:
         client.UnregisterNode(UnregisterNodeRequest(node_id=int(node)))
     return node
 
 
-def submit(charter: FederationDirectory) -> str:
+def submit(federation: FederationDirectory) -> str:
     """Start a Flower run for the rounds that are left; returns Flower's id of it."""
-    content = build_fab_from_disk(launch.write_app(charter))
+    content = build_fab_from_disk(launch.write_app(federation))
     fab = Fab(hashlib.sha256(content).hexdigest(), content, {})
-    with client_of(charter) as client:
+    with client_of(federation) as client:
         response = client.StartRun(StartRunRequest(fab=fab_to_proto(fab)))
     if not response.HasField("run_id"):
         raise FederationError("the SuperLink did not start a run: see its log")
@@ -93,14 +93,14 @@ def submit(charter: FederationDirectory) -> str:
 
 def main(arguments: list[str]) -> int:
     """One command."""
-    charter, verb, given = FederationDirectory(Path(arguments[0])), arguments[1], arguments[2:]
+    federation, verb, given = FederationDirectory(Path(arguments[0])), arguments[1], arguments[2:]
     try:
         if verb == "register":
-            found = register(charter, Path(given[0]), given[1])
+            found = register(federation, Path(given[0]), given[1])
         elif verb == "unregister":
-            found = unregister(charter, given[0])
+            found = unregister(federation, given[0])
         else:
-            found = submit(charter)
+            found = submit(federation)
     except ChaseError as error:
         print(json.dumps({"error": str(error)}))
         return 2

@@ -46,24 +46,24 @@ LOG = logging.getLogger("chase.executor")
 class Executor:
     """Takes tasks of one federation's SuperLink."""
 
-    def __init__(self, charter: FederationDirectory) -> None:
-        self._charter = charter
+    def __init__(self, federation: FederationDirectory) -> None:
+        self._federation = federation
 
     def _client(self, *extra: ProtobufClientInterceptor) -> RuntimeHttpClient:
-        charter = self._charter
-        host, port = charter.address
+        federation = self._federation
+        host, port = federation.address
         more: Sequence[ProtobufClientInterceptor] = (RuntimeVersionHttpInterceptor("flwr-serverapp"), *extra)
         return RuntimeHttpClient.from_server_address(
             f"{host}:{port}",
-            not charter.secure,
-            launch.ca(charter).read_bytes() if charter.secure else None,
+            not federation.secure,
+            launch.ca(federation).read_bytes() if federation.secure else None,
             more,
             retry_invoker=make_simple_http_retry_invoker(),
         )
 
     def run(self) -> None:
         """Take one task after another."""
-        secret = launch.executor_secret(self._charter).read_bytes()
+        secret = launch.executor_secret(self._federation).read_bytes()
         client = self._client(SuperExecAuthHttpInterceptor(master_secret=secret, protected_methods=ACQUIRE))
         while True:
             found = client.AcquireTask(AcquireTaskRequest(supported_task_types=[TaskType.SERVER_APP]))
@@ -82,7 +82,7 @@ class Executor:
             TaskIdentity.task_id, TaskIdentity.run_id = int(given.task_id), run
             TaskIdentity.node_id = int(given.context.node_id)
             LOG.info("run %s begins", run)
-            serve(self._charter, client, run)
+            serve(self._federation, client, run)
             status = SubStatus.COMPLETED
         except ChaseError as error:
             details = str(error)

@@ -1,4 +1,4 @@
-"""The post on Flower: letters are pushed to the SuperLink, answers are pulled from it by the letter they answer.
+"""The transport on Flower: letters are pushed to the SuperLink, answers are pulled from it by the letter they answer.
 
 Nothing that a site does holds up the others: an answer that is not whole yet is looked at again with the next
 collection, and one that is too large, damaged or never whole becomes an error under its site's ticket.

@@ -12,15 +12,17 @@ from chase.flower.grid import FlowerTransport
 from chase.run.record import RunHeld
 
 
-def serve(charter: FederationDirectory, client: RuntimeHttpClient, run: int) -> None:
+def serve(federation: FederationDirectory, client: RuntimeHttpClient, run: int) -> None:
     """Hold the rounds that are left of a federation."""
-    post = FlowerTransport(client, run, lambda: charter.roster, charter.rules.busy_limit, charter.most_answer)
+    transport = FlowerTransport(
+        client, run, lambda: federation.roster, federation.rules.busy_limit, federation.most_answer
+    )
     try:
-        run_federation(charter, post)
+        run_federation(federation, transport)
     except RunHeld:
         raise  # the state in the directory is the other's
     except ChaseError as error:
-        diary = Diary(charter.run)
+        diary = Diary(federation.run)
         diary.note(0, "stopped", why=str(error))
         diary.show(phase="failed", why=str(error))
         raise

@@ -56,9 +56,9 @@ def free_port() -> int:
         return int(line.getsockname()[1])
 
 
-def write_app(charter: FederationDirectory) -> Path:
+def write_app(federation: FederationDirectory) -> Path:
     """The bundle that a Flower run is started from."""
-    app = charter.path / "app"
+    app = federation.path / "app"
     lines = [
         "[project]",
         'name = "chase-federation"',
@@ -71,7 +71,7 @@ def write_app(charter: FederationDirectory) -> Path:
         'serverapp = "chase_app.none:app"',
         'clientapp = "chase_app.none:app"',
         "[tool.flwr.app.config]",
-        f"federation = {json.dumps(str(charter.path.resolve()))}",
+        f"federation = {json.dumps(str(federation.path.resolve()))}",
     ]
     (app / "chase_app").mkdir(parents=True, exist_ok=True)
     (app / "pyproject.toml").write_text("\n".join(lines) + "\n", encoding="utf-8")
@@ -80,24 +80,24 @@ def write_app(charter: FederationDirectory) -> Path:
     return app
 
 
-def ca(charter: FederationDirectory) -> Path:
+def ca(federation: FederationDirectory) -> Path:
     """The certificate that sites trust."""
-    return (charter.path / "keys" / "ca.crt").resolve()
+    return (federation.path / "keys" / "ca.crt").resolve()
 
 
-def control_secret(charter: FederationDirectory) -> str:
+def control_secret(federation: FederationDirectory) -> str:
     """What opens the SuperLink's control API: only who may read the federation's directory has it."""
-    return _secret(charter, "control.secret").read_text(encoding="utf-8").strip()
+    return _secret(federation, "control.secret").read_text(encoding="utf-8").strip()
 
 
-def executor_secret(charter: FederationDirectory) -> Path:
+def executor_secret(federation: FederationDirectory) -> Path:
     """The file with what lets the executor take the server's side of a run."""
-    return _secret(charter, "executor.secret")
+    return _secret(federation, "executor.secret")
 
 
-def _secret(charter: FederationDirectory, name: str) -> Path:
+def _secret(federation: FederationDirectory, name: str) -> Path:
     """A secret of the federation, made when it is first needed."""
-    path = charter.path / "keys" / name
+    path = federation.path / "keys" / name
     if not path.exists():
         path.parent.mkdir(mode=0o700, exist_ok=True)
         try:
@@ -109,38 +109,42 @@ def _secret(charter: FederationDirectory, name: str) -> Path:
     return path
 
 
-def server_jobs(charter: FederationDirectory) -> list[ProcessSpec]:
+def server_jobs(federation: FederationDirectory) -> list[ProcessSpec]:
     """The SuperLink, and the executor that holds the server's side of a run."""
-    host, port = charter.address
+    host, port = federation.address
     if host not in LOOPBACK:
         raise FederationError(
             f"the SuperLink would listen on {host}, where its control API lets anybody start code at every site: "
             "keep it on 127.0.0.1 behind a reverse proxy that passes /v1/fleet/ only (docs/deploy.md)"
         )
-    keys, env = charter.path / "keys", environment(charter.path / "flwr")
+    keys, env = federation.path / "keys", environment(federation.path / "flwr")
     safe = ["--insecure"]
-    if charter.secure:
+    if federation.secure:
         check_private(keys / "server.key")
-        safe = ["--enable-supernode-auth", "--ssl-ca-certfile", str(ca(charter))]
+        safe = ["--enable-supernode-auth", "--ssl-ca-certfile", str(ca(federation))]
         safe += ["--ssl-certfile", str(keys / "server.pem"), "--ssl-keyfile", str(keys / "server.key")]
-    control_secret(charter)
+    control_secret(federation)
     link = [sys.executable, "-m", "chase.flower.superlink", "--secret", str(keys / "control.secret")]
-    link += ["--most-answer", str(charter.most_answer), "--", "--isolation", "process", *safe]
-    link += ["--database", str(charter.path / "link.db"), "--host", host, "--port", str(port)]
-    link += ["--superexec-auth-secret-file", str(executor_secret(charter)), "--disable-runtime-dependency-installation"]
-    execute = [sys.executable, "-m", "chase.flower.executor", str(charter.path)]
-    logs = charter.path / "logs"
+    link += ["--most-answer", str(federation.most_answer), "--", "--isolation", "process", *safe]
+    link += ["--database", str(federation.path / "link.db"), "--host", host, "--port", str(port)]
+    link += [
+        "--superexec-auth-secret-file",
+        str(executor_secret(federation)),
+        "--disable-runtime-dependency-installation",
+    ]
+    execute = [sys.executable, "-m", "chase.flower.executor", str(federation.path)]
+    logs = federation.path / "logs"
     return [
         ProcessSpec("superlink", tuple(link), logs / "superlink.log", env),
         ProcessSpec("server", tuple(execute), logs / "server.log", env),
     ]
 
 
-def proxy_job(charter: FederationDirectory, host: str, port: int) -> ProcessSpec:
+def proxy_job(federation: FederationDirectory, host: str, port: int) -> ProcessSpec:
     """The proxy through which other machines reach the SuperLink."""
-    command = (sys.executable, "-m", "chase", "federation", "proxy", str(charter.path))
+    command = (sys.executable, "-m", "chase", "federation", "proxy", str(federation.path))
     where = ("--host", host, "--port", str(port))
-    return ProcessSpec("proxy", command + where, charter.path / "logs" / "proxy.log")
+    return ProcessSpec("proxy", command + where, federation.path / "logs" / "proxy.log")
 
 
 def site_job(home: Path, name: str, server: str, trust: Path | None) -> ProcessSpec:
@@ -165,12 +169,12 @@ def wait_for_port(host: str, port: int, limit: float, check: Callable[[], None] 
     raise FederationError(f"nobody listens on {host}:{port} after {limit:.0f} s: see the logs")
 
 
-def control(charter: FederationDirectory, *arguments: str, limit: float = 120.0) -> str:
+def control(federation: FederationDirectory, *arguments: str, limit: float = 120.0) -> str:
     """Have something done at the SuperLink (``chase.flower.control``); what it refuses is the error."""
     try:
         done = subprocess.run(
-            [sys.executable, "-m", "chase.flower.control", str(charter.path), *arguments],
-            env={**os.environ, **environment(charter.path / "flwr")},
+            [sys.executable, "-m", "chase.flower.control", str(federation.path), *arguments],
+            env={**os.environ, **environment(federation.path / "flwr")},
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
@@ -188,24 +192,24 @@ def control(charter: FederationDirectory, *arguments: str, limit: float = 120.0)
     return str(said["value"])
 
 
-def register(charter: FederationDirectory, name: str, public_key: Path) -> str:
+def register(federation: FederationDirectory, name: str, public_key: Path) -> str:
     """Register a site's key at the SuperLink; returns Flower's id of the node, "" where it was registered already."""
     try:
-        return control(charter, "register", str(public_key), name)
+        return control(federation, "register", str(public_key), name)
     except FederationError as error:
         if "already in use" not in str(error):
             raise
         return ""
 
 
-def unregister(charter: FederationDirectory, node: str) -> None:
+def unregister(federation: FederationDirectory, node: str) -> None:
     """Remove a node's key: it is refused from now on, and Flower never takes the same key again."""
-    control(charter, "unregister", node)
+    control(federation, "unregister", node)
 
 
-def submit(charter: FederationDirectory) -> str:
+def submit(federation: FederationDirectory) -> str:
     """Start a Flower run for the rounds that are left; returns Flower's id of it."""
-    return control(charter, "submit")
+    return control(federation, "submit")
 
 
 def server_pid(run: Path) -> int:
@@ -231,34 +235,36 @@ class Watch:
     Where the SuperLink is away then, that is tried again until it is back.
     """
 
-    def __init__(self, charter: FederationDirectory, patience: float = 120.0) -> None:
-        self._charter, self._patience, self._wait = charter, patience, patience
+    def __init__(self, federation: FederationDirectory, patience: float = 120.0) -> None:
+        self._federation, self._patience, self._wait = federation, patience, patience
         self.submitted, self._in_vain, self._round = 0, 0, -1
         self._seen, self._since = False, 0.0
 
     def begin(self) -> None:
         """Submit a run, or watch the one that is being served."""
-        if server_lives(self._charter.run):
+        if server_lives(self._federation.run):
             self._seen = True
             return
-        round = len(Record.open(self._charter.run).metrics)
+        round = len(Record.open(self._federation.run).metrics)
         in_vain = self._in_vain + 1 if round == self._round else 0
         if in_vain >= MOST_IN_VAIN:
-            raise Hopeless(f"the server has ended {in_vain} times in round {round + 1}: see {self._charter.path}/logs")
-        diary, before = Diary(self._charter.run), state(self._charter.run)
+            raise Hopeless(
+                f"the server has ended {in_vain} times in round {round + 1}: see {self._federation.path}/logs"
+            )
+        diary, before = Diary(self._federation.run), state(self._federation.run)
         diary.show(phase="submitted", round=round)
         try:
-            submit(self._charter)
+            submit(self._federation)
         except FederationError:
-            Diary(self._charter.run).show(**(before or {"phase": "none"}))
+            Diary(self._federation.run).show(**(before or {"phase": "none"}))
             raise
         self._in_vain, self._round, self._wait = in_vain, round, self._patience
         self.submitted, self._seen, self._since = self.submitted + 1, False, time.monotonic()
 
     def look(self) -> str:
         """The phase of the run; it is submitted anew where its server is gone before the end."""
-        lives = server_lives(self._charter.run)
-        phase = str(state(self._charter.run).get("phase", ""))
+        lives = server_lives(self._federation.run)
+        phase = str(state(self._federation.run).get("phase", ""))
         self._seen = self._seen or lives
         if lives or phase in ("finished", "failed"):
             return phase
@@ -268,11 +274,11 @@ class Watch:
 
     def _begin_again(self) -> None:
         if self._wait == self._patience:
-            Diary(self._charter.run).note(0, "server gone", why="a new Flower run goes on from the last checkpoint")
+            Diary(self._federation.run).note(0, "server gone", why="a new Flower run goes on from the last checkpoint")
         try:
             self.begin()
         except Hopeless:
             raise
         except FederationError as error:
-            Diary(self._charter.run).note(0, "not submitted", why=str(error))
+            Diary(self._federation.run).note(0, "not submitted", why=str(error))
             self._seen, self._since, self._wait = False, time.monotonic(), AGAIN

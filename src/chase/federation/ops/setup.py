@@ -60,13 +60,13 @@ def found(
         raise FederationError(f"the agreement is on the network '{agreement.net}', the settings say '{settings.net}'")
     for host in hosts:
         keys.check_host(host)
-    charter = FederationDirectory.create(path, rules, secure, "127.0.0.1", port or launch.free_port())
+    federation = FederationDirectory.create(path, rules, secure, "127.0.0.1", port or launch.free_port())
     write_atomically(path / "agreement.json", (agreement.to_json() + "\n").encode())
-    Record.create(charter.run, settings, model_card(settings, agreement).to_json(), "federation")
+    Record.create(federation.run, settings, model_card(settings, agreement).to_json(), "federation")
     if secure:
         keys.server_certificate(path / "keys", list(dict.fromkeys([*hosts, "localhost", "127.0.0.1", "::1"])))
-    launch.write_app(charter)
-    return charter
+    launch.write_app(federation)
+    return federation
 
 
 def model_card(settings: Settings, agreement: Agreement) -> ModelCard:
@@ -77,38 +77,38 @@ def model_card(settings: Settings, agreement: Agreement) -> ModelCard:
     return ModelCard(spec, agreement.classes, kind, agreement.mean, agreement.std, letters)
 
 
-def admit(charter: FederationDirectory, name: str, public_key: Path | None, register: bool = True) -> None:
+def admit(federation: FederationDirectory, name: str, public_key: Path | None, register: bool = True) -> None:
     """Put a site on the list and, where nodes are authenticated, let its key in at the SuperLink."""
-    if charter.secure and public_key is None:
+    if federation.secure and public_key is None:
         raise FederationError(f"site '{name}' needs its public key: give --key SITE/node.key.pub")
-    line = keys.read_public(public_key) if public_key is not None and charter.secure else ""
-    admitted = charter.roster.admit(name, line)
-    if charter.secure and public_key is not None and register:
-        launch.wait_for_port(*charter.address, PATIENCE)
-        node = launch.register(charter, name, public_key)
+    line = keys.read_public(public_key) if public_key is not None and federation.secure else ""
+    admitted = federation.roster.admit(name, line)
+    if federation.secure and public_key is not None and register:
+        launch.wait_for_port(*federation.address, PATIENCE)
+        node = launch.register(federation, name, public_key)
         admitted = admitted.at_node(name, node) if node else admitted
-    charter.keep(admitted)
+    federation.keep(admitted)
 
 
-def dismiss(charter: FederationDirectory, name: str) -> None:
+def dismiss(federation: FederationDirectory, name: str) -> None:
     """Let a site out: its key at the SuperLink, then its place in the rounds."""
-    without, member = charter.roster.dismiss(name), charter.roster.named(name)
-    if charter.secure and member is not None and member.key:
+    without, member = federation.roster.dismiss(name), federation.roster.named(name)
+    if federation.secure and member is not None and member.key:
         if not member.node:
             raise FederationError(
                 f"Flower's id of the node of '{name}' is not known here: see `flwr supernode list` and unregister it"
             )
-        launch.wait_for_port(*charter.address, PATIENCE)
-        launch.unregister(charter, member.node)
-    charter.keep(without)
-    Diary(charter.run).note(len(Record.open(charter.run).metrics), "let out", name)
+        launch.wait_for_port(*federation.address, PATIENCE)
+        launch.unregister(federation, member.node)
+    federation.keep(without)
+    Diary(federation.run).note(len(Record.open(federation.run).metrics), "let out", name)
 
 
 @dataclass
 class Loopback:
     """A complete federation on this machine."""
 
-    charter: FederationDirectory
+    federation: FederationDirectory
     homes: dict[str, Path]
 
     @classmethod
@@ -118,7 +118,7 @@ class Loopback:
         """Everything on disk: the server's directory, and sites cut from the data set, the first for a person."""
         data = load_data(settings)
         world = World.of(settings, data)
-        charter = found(path, settings, rules, secure=secure)
+        federation = found(path, settings, rules, secure=secure)
         homes = {}
         for number in range(settings.clients):
             name = site_name(number)
@@ -129,11 +129,11 @@ class Loopback:
             key = homes[name] / "node.key"
             if secure:
                 keys.site_key(key, name)
-            admit(charter, name, key.with_name("node.key.pub") if secure else None, register=False)
+            admit(federation, name, key.with_name("node.key.pub") if secure else None, register=False)
         write_atomically(
             path / "loopback.json", json.dumps({n: str(h.relative_to(path)) for n, h in homes.items()}).encode()
         )
-        return cls(charter, homes)
+        return cls(federation, homes)
 
     @classmethod
     def open(cls, path: Path) -> Loopback:
@@ -147,38 +147,40 @@ class Loopback:
     @property
     def registry(self) -> Path:
         """Where the processes are written down."""
-        return self.charter.path / "processes.json"
+        return self.federation.path / "processes.json"
 
     @property
     def server(self) -> str:
         """The address that sites connect to."""
-        host, port = self.charter.address
+        host, port = self.federation.address
         return f"{host}:{port}"
 
     def start_server(self, supervisor: Supervisor) -> None:
         """SuperLink and executor, and the keys of all sites."""
-        link, execute = launch.server_jobs(self.charter)
+        link, execute = launch.server_jobs(self.federation)
         supervisor.start(link)
-        launch.wait_for_port(*self.charter.address, 120.0, lambda: self._still(supervisor))
+        launch.wait_for_port(*self.federation.address, 120.0, lambda: self._still(supervisor))
         supervisor.start(execute)
-        if self.charter.secure:
+        if self.federation.secure:
             with ThreadPoolExecutor(4) as several:
                 nodes = list(several.map(self._register, self.homes))
             for name, node in nodes:
                 if node:
-                    self.charter.keep(self.charter.roster.at_node(name, node))
+                    self.federation.keep(self.federation.roster.at_node(name, node))
 
     def _register(self, name: str) -> tuple[str, str]:
-        return name, launch.register(self.charter, name, self.homes[name] / "node.key.pub")
+        return name, launch.register(self.federation, name, self.homes[name] / "node.key.pub")
 
     def _still(self, supervisor: Supervisor) -> None:
         code = supervisor.ended("superlink")
         if code is not None:
-            raise FederationError(f"the SuperLink ended with code {code}: see {self.charter.path}/logs/superlink.log")
+            raise FederationError(
+                f"the SuperLink ended with code {code}: see {self.federation.path}/logs/superlink.log"
+            )
 
     def start_site(self, supervisor: Supervisor, name: str) -> None:
         """The node of a site."""
-        trust = launch.ca(self.charter) if self.charter.secure else None
+        trust = launch.ca(self.federation) if self.federation.secure else None
         supervisor.start(launch.site_job(self.homes[name], name, self.server, trust))
 
     def start_pages(self, supervisor: Supervisor) -> list[Path]:

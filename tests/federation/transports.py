@@ -1,4 +1,4 @@
-"""A post without a network: scripted sites, and a clock that moves only when somebody sleeps."""
+"""A transport without a network: scripted sites, and a clock that moves only when somebody sleeps."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Clock:
 
 
 @dataclass
-class FakePost:
+class FakeTransport:
     clock: Clock
     online: dict[NodeId, str] = field(default_factory=dict)
     scripts: dict[NodeId, Script] = field(default_factory=dict)
@@ -97,20 +97,20 @@ class Table:
 
     run: Path
     rules: Rules
-    post: FakePost
+    transport: FakeTransport
     rounds: Rounds
 
     @classmethod
     def set(cls, run: Path, authenticated: bool = True, **rules: object) -> Table:
         clock = Clock()
-        post = FakePost(clock, {10: "a", 11: "b", 12: "c"})
+        transport = FakeTransport(clock, {10: "a", 11: "b", 12: "c"})
         roster = MemberList(tuple(Member(n, name, "key") for n, name in enumerate("abc")))
         agreed = Rules(**{"poll": 1.0, "deadline": 60.0, **rules})  # type: ignore[arg-type]
         diary = Diary(run)
-        members = Members(post, lambda: roster, {"settings": {}}, diary, clock, authenticated)
-        rounds = Rounds(post, members, agreed, diary, lambda c: {"number": c}, clock, clock.sleep)
+        members = Members(transport, lambda: roster, {"settings": {}}, diary, clock, authenticated)
+        rounds = Rounds(transport, members, agreed, diary, lambda c: {"number": c}, clock, clock.sleep)
         members.look(0)
-        return cls(run, agreed, post, rounds)
+        return cls(run, agreed, transport, rounds)
 
     def hold(self, round: int):
         order = RoundOrder("run", round, 0, {"w": np.zeros(3, dtype=np.float32)})
