@@ -253,9 +253,10 @@ class RunSettings(SettingsGroup):
 class EngineSettings(SettingsGroup):
     """What computes; it decides the speed, not the result."""
 
-    engine: Literal["auto", "inprocess", "workers"] = Field(
-        "auto", description="how clients are run: worker processes where there are cores for them"
+    engine: Literal["auto", "inprocess", "workers", "ray"] = Field(
+        "auto", description="how clients are run: worker processes where there are cores for them; ray = on a cluster"
     )
+    ray_address: str = Field("", description="Ray cluster for engine = ray (empty = one started on this machine)")
     workers: int = Field(0, ge=0, le=1024, description="worker processes (0 = one a core)")
     kernels: Literal["auto", "plain"] = Field(
         "auto", description="plain = train the small networks by autograd, without the fused steps"
@@ -356,6 +357,9 @@ class Settings(  # the last group first: pydantic collects the fields of the las
         return {"align": "none", "loss": "cross-entropy", "model": "global"}
 
     def _check_together(self) -> None:
+        if self.engine == "ray" and (self.annotator == "page" or self.device != "cpu"):
+            what = "annotator = 'page'" if self.annotator == "page" else f"device = '{self.device}'"
+            raise SettingsError(f"{what} needs this machine, but engine = 'ray': use engine=workers or inprocess")
         if self.annotator == "page" and self.page_client >= self.clients:
             raise SettingsError(
                 f"page_client = {self.page_client}, but clients are numbered 0 to {self.clients - 1}: choose one"

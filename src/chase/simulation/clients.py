@@ -6,6 +6,8 @@ A process holds the clients that it ran last, ``LIVE`` of them at most; the othe
 from __future__ import annotations
 
 from collections import OrderedDict
+from pathlib import Path
+from typing import Protocol
 
 from chase.annotation.annotator import Annotator
 from chase.client.build import Truth, build_client, usual_behaviours
@@ -13,9 +15,9 @@ from chase.client.state import ClientState
 from chase.client.turn import Client, StateStore, Turn
 from chase.core.errors import CheckpointError
 from chase.core.messages import ClientId, RoundOrder
+from chase.core.weights import Array, Arrays
 from chase.home.home import Home
 from chase.home.store import HomeStore
-from chase.run.checkpoint import Checkpoint
 from chase.run.segments import SavedState
 from chase.simulation.world import World
 
@@ -25,10 +27,24 @@ LIVE = 64
 """Clients that a process holds in memory."""
 
 
+class States(Protocol):
+    """Where states of clients are read and written: a checkpoint, or what came with a call."""
+
+    path: Path
+
+    def read_client(self, saved: SavedState) -> dict[str, Array]:
+        """The arrays of a state."""
+        ...
+
+    def write_client(self, client: ClientId, round: int, state: Arrays | bytes) -> SavedState:
+        """Keep a state."""
+        ...
+
+
 class FileStore:
     """A simulated client's state: in memory, and in the checkpoint after every turn."""
 
-    def __init__(self, client: ClientId, checkpoint: Checkpoint, world: World, saved: SavedState | None) -> None:
+    def __init__(self, client: ClientId, checkpoint: States, world: World, saved: SavedState | None) -> None:
         self._client, self._checkpoint, self._world, self.saved = client, checkpoint, world, saved
         self._last: tuple[str, int, Turn] | None = None
 
@@ -60,7 +76,7 @@ def same_state(one: SavedState | None, other: SavedState | None) -> bool:
 class SimulatedClients:
     """The clients that this process ran last, each rebuilt when its saved state is not the one at hand."""
 
-    def __init__(self, world: World, checkpoint: Checkpoint) -> None:
+    def __init__(self, world: World, checkpoint: States) -> None:
         self._world, self._checkpoint = world, checkpoint
         self._usual = usual_behaviours(world.settings)
         self._clients: OrderedDict[ClientId, tuple[Client, FileStore]] = OrderedDict()

@@ -29,8 +29,13 @@ def worker_count(settings: Settings) -> int:
 
 
 def make_engine(world: World, checkpoint: Checkpoint) -> Engine:
-    """Workers on a CPU with several cores, else in process."""
-    check_device(world.settings.device)  # before processes are started
+    """Workers on a CPU with several cores, else in process; a Ray cluster where that is asked for."""
+    settings = world.settings
+    check_device(settings.device)  # before processes are started
+    if settings.engine == "ray":
+        from chase.simulation.ray import OnRay  # an extra
+
+        return OnRay(world, checkpoint, settings.ray_address, settings.workers or cores(), settings.workers)
     count = worker_count(world.settings)
     if count == 0:
         return InProcess(world, checkpoint)

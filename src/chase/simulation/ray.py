@@ -1,0 +1,240 @@
+"""Clients on a Ray cluster: one actor per core, batches of clients per call, sums of whole blocks back.
+
+The data goes to each node once (Ray's object store). States are in the checkpoint on this machine: they go with a call
+and come back with its answer. A node that dies costs the calls that it was running; those are made again elsewhere.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from chase.core.errors import ChaseError
+from chase.core.messages import ClientId, ClientUpdate, RoundOrder
+from chase.core.weights import Weights
+from chase.learning.inference import CHUNK
+from chase.run.checkpoint import Checkpoint
+from chase.run.client_counts import counts_of
+from chase.run.engine import RoundResult
+from chase.server.aggregation import block_of
+from chase.server.intake import Intake, adds_up, blocks_of
+from chase.simulation.batches import plan_batches
+from chase.simulation.cluster import ClusterError, check_same, connect
+from chase.simulation.ray_actor import Job, TurnActor
+from chase.simulation.worker import pack_world
+from chase.simulation.workers import TRIES, WorkerFailed
+from chase.simulation.world import World
+
+PATIENCE = 300.0
+"""Seconds to wait for an actor when none is left."""
+
+
+@dataclass(eq=False)
+class _Call:
+    """A piece of work for one actor."""
+
+    name: str
+    send: Callable[[Any], Any]
+    """Given an actor's handle, makes the call and returns its reference."""
+    take: Callable[[Any], None]
+    deaths: int = 0
+
+
+@dataclass(eq=False)
+class _Actor:
+    handle: Any
+    node: str = ""
+    call: _Call | None = None
+    processor: float = 0.0
+
+
+@dataclass
+class _Round:
+    """What the calls of a round share."""
+
+    orders: Mapping[ClientId, RoundOrder]
+    intake: Intake
+    journal: dict[ClientId, list[dict[str, Any]]] = field(default_factory=dict)
+
+
+class OnRay:
+    """Runs clients in actors of a Ray cluster."""
+
+    def __init__(self, world: World, checkpoint: Checkpoint, address: str, cores: int, count: int) -> None:
+        self._settings, self._checkpoint, self._test_size = world.settings, checkpoint, len(world.test)
+        self._costs = world.parts.sizes.astype(np.float64)
+        self.notes: list[str] = []
+        self._processor, self._number = 0.0, 0
+        self._ray = connect(address, cores)
+        self._made_here = not address
+        header, arrays = pack_world(world)
+        self._header, self._arrays = self._ray.put(header), self._ray.put(arrays)
+        self._actors: list[_Actor] = []
+        self._coming: dict[Any, _Actor] = {}
+        wanted = count or min(int(self._ray.cluster_resources().get("CPU", 1)), world.settings.clients)
+        try:
+            for _ in range(max(1, wanted)):
+                self._start()
+            self._wait_for(1)
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def nodes(self) -> list[str]:
+        """The node of each actor that is ready."""
+        return [actor.node for actor in self._actors]
+
+    def run_round(self, orders: Mapping[ClientId, RoundOrder]) -> RoundResult:
+        """One turn of every client that has an order."""
+        now = _Round(orders, Intake(self._settings, orders))
+        whole = {block: set(clients) for block, clients in blocks_of(list(orders)).items()}
+        sent = {id(order): self._ray.put(order) for order in {id(o): o for o in orders.values()}.values()}
+        self._number += 1
+        calls = []
+        for batch in plan_batches(sorted(orders), self._costs, len(self._actors) or 1):
+            complete = [b for b in blocks_of(batch) if whole[b] <= set(batch)] if adds_up(self._settings) else []
+            calls.append(self._turns(now, batch, sent[id(orders[batch[0]])], complete))
+        self._run(calls)
+        lines = [line for client in sorted(now.journal) for line in now.journal[client]]
+        return RoundResult(orders, now.intake.updates, now.intake.mean(), lines)
+
+    def _turns(self, now: _Round, batch: list[ClientId], order: Any, complete: list[int]) -> _Call:
+        number = self._number
+
+        def send(handle: Any) -> Any:
+            return handle.turns.remote(number, order, [self._job(client) for client in batch], complete)
+
+        def take(answer: dict[str, Any]) -> None:
+            for block, part in answer["blocks"].items():
+                now.intake.take_block(block, part, [u for u in answer["updates"] if block_of(u.client) == block])
+            for update, turn in zip(answer["updates"], answer["turns"], strict=True):
+                if block_of(update.client) not in answer["blocks"]:
+                    now.intake.take(update)
+                self._keep(now, update, turn)
+
+        name = f"client {batch[0]}" if len(batch) == 1 else f"clients {batch[0]} to {batch[-1]}"
+        return _Call(name, send, take)
+
+    def _job(self, client: ClientId) -> Job:
+        saved = self._checkpoint.where(client)
+        return client, saved, None if saved is None else self._checkpoint.read_blob(saved)
+
+    def _keep(self, now: _Round, update: ClientUpdate, turn: Mapping[str, Any]) -> None:
+        client, metrics = update.client, update.metrics
+        saved = self._checkpoint.write_client(client, update.round, turn["blob"])
+        self._checkpoint.stage(client, saved, counts_of(metrics))
+        now.journal[client] = turn["journal"]
+        self._costs[client] = sum(s for key, s in metrics.items() if key.startswith("seconds_"))
+
+    def test_logits(self, weights: Weights) -> Tensor:
+        """Outputs on the whole test set, a share per actor, cut at multiples of a chunk."""
+        chunks = -(-self._test_size // CHUNK)
+        share = -(-chunks // max(1, len(self._actors))) * CHUNK
+        model, found = self._ray.put(dict(weights)), dict[int, Tensor]()
+
+        def call(at: int) -> _Call:
+            last = min(at + share, self._test_size)
+            take: Callable[[Any], None] = lambda answer: found.update({at: torch.from_numpy(np.array(answer))})  # noqa: E731
+            return _Call("the test set", lambda handle: handle.test.remote(model, at, last), take)
+
+        self._run([call(at) for at in range(0, self._test_size, share)])
+        return torch.cat([found[at] for at in sorted(found)])
+
+    def processor_seconds(self) -> float:
+        """What the actors have used so far, those that died since their last answer aside."""
+        return self._processor
+
+    def close(self) -> None:
+        """End the actors, and the cluster if it was started here."""
+        for actor in (*self._actors, *self._coming.values()):
+            self._ray.kill(actor.handle)
+        self._actors, self._coming = [], {}
+        if self._made_here:
+            self._ray.shutdown()
+
+    def _run(self, calls: list[_Call]) -> None:
+        """Make the calls, in the order given, until each is answered."""
+        waiting, running = calls[::-1], dict[Any, _Actor]()
+        while waiting or running:
+            for actor in self._actors:
+                if waiting and actor.call is None:
+                    actor.call = waiting.pop()
+                    running[actor.call.send(actor.handle)] = actor
+            if not running:
+                self._wait_for(1)
+                continue
+            ready, _ = self._ray.wait([*running, *self._coming], num_returns=1, timeout=10.0)
+            for reference in ready:
+                if reference in self._coming:
+                    self._welcome(reference)
+                else:
+                    self._answered(reference, running.pop(reference), waiting)
+
+    def _answered(self, reference: Any, actor: _Actor, waiting: list[_Call]) -> None:
+        call, actor.call = actor.call, None
+        if call is None:
+            return
+        try:
+            answer = self._ray.get(reference)
+        except self._ray.exceptions.RayTaskError as error:
+            if isinstance(error.cause, ChaseError):
+                raise WorkerFailed(str(error.cause)) from None
+            raise RuntimeError(f"an actor failed:\n{error}") from None
+        except (self._ray.exceptions.RayActorError, self._ray.exceptions.ObjectLostError) as error:
+            self._lost(actor, call, error)
+            waiting.append(call)
+            return
+        if isinstance(answer, dict) and "processor" in answer:
+            self._processor += answer["processor"] - actor.processor
+            actor.processor = answer["processor"]
+        call.take(answer)
+
+    def _lost(self, actor: _Actor, call: _Call, error: Exception) -> None:
+        """An actor or its node died: another takes its place when the cluster has room."""
+        self._actors.remove(actor)
+        call.deaths += 1
+        why = type(error).__name__
+        self.notes.append(f"an actor on node {actor.node} died ({why}) while running {call.name}; it is run again")
+        if call.deaths >= TRIES:
+            raise WorkerFailed(f"{TRIES} actors died while running {call.name}: giving up")
+        self._start()
+
+    def _start(self) -> None:
+        remote = self._ray.remote(num_cpus=1, max_restarts=0, scheduling_strategy="SPREAD")(TurnActor)
+        handle = remote.remote(self._header, self._arrays)
+        self._coming[handle.about.remote()] = _Actor(handle)
+
+    def _welcome(self, reference: Any) -> None:
+        """An actor has started: it joins if its node has the same versions."""
+        actor = self._coming.pop(reference)
+        try:
+            about = self._ray.get(reference)
+        except self._ray.exceptions.RayActorError as error:
+            reason = next((line for line in reversed(str(error).splitlines()) if line.strip()), "").strip()
+            if "No module named" in str(error) or "failed to import" in str(error):
+                raise ClusterError(f"a node of the cluster cannot import chase ({reason}): install it there") from None
+            self._start()
+            return
+        check_same(about["node"], about)
+        actor.node = about["node"]
+        self._actors.append(actor)
+
+    def _wait_for(self, count: int) -> None:
+        """Until so many actors are ready; a cluster without room for them is refused after a while."""
+        deadline = time.monotonic() + PATIENCE
+        while len(self._actors) < count:
+            if time.monotonic() > deadline:
+                raise ClusterError(
+                    f"no node of the Ray cluster has had a free core for {PATIENCE:.0f} s: free one, "
+                    "or use engine=workers"
+                )
+            ready, _ = self._ray.wait(list(self._coming), num_returns=1, timeout=5.0)
+            for reference in ready:
+                self._welcome(reference)

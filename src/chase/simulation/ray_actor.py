@@ -1,0 +1,112 @@
+"""What runs on a core of a Ray cluster: the clients of today's worker, in batches, without files.
+
+States come and go with the calls, so an actor can die at any moment and any other can run its clients.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from chase.core.messages import ClientId, ClientUpdate, RoundOrder
+from chase.core.weights import Array, Arrays, to_bytes
+from chase.learning.inference import logits
+from chase.models.net import set_weights
+from chase.run.segments import SavedState, state_arrays
+from chase.server.aggregation import BlockSum, block_of, block_sum
+from chase.server.intake import extras_of, weighted, without_arrays
+from chase.server.server import check_update
+from chase.simulation.clients import SimulatedClients
+from chase.simulation.cluster import versions
+from chase.simulation.worker import unpack_world
+
+Job = tuple[ClientId, SavedState | None, bytes | None]
+"""A client, its state's name and its state; neither before its first turn."""
+
+
+class StatesInMemory:
+    """The states of one call."""
+
+    def __init__(self) -> None:
+        self.path = Path()
+        self.came: dict[str, bytes] = {}
+        self.left: dict[ClientId, bytes] = {}
+
+    def read_client(self, saved: SavedState) -> dict[str, Array]:
+        """A state that came with the call."""
+        return state_arrays(self.came[saved.sha256])
+
+    def write_client(self, client: ClientId, round: int, state: Arrays | bytes) -> SavedState:
+        """Keep a state to send it back."""
+        blob = state if isinstance(state, bytes) else to_bytes(state)
+        self.left[client] = blob
+        return SavedState("", 0, len(blob), hashlib.sha256(blob).hexdigest(), round)
+
+
+class TurnActor:
+    """Holds the data, a network and the clients that it ran last."""
+
+    def __init__(self, header: dict[str, Any], arrays: dict[str, Array]) -> None:
+        warnings.filterwarnings("ignore", message=".*NumPy array is not writable.*")  # shared memory, only read
+        torch.set_num_threads(1)
+        self._world, self._states = unpack_world(header, arrays), StatesInMemory()
+        self._roster = SimulatedClients(self._world, self._states)
+        self._order: tuple[int, RoundOrder] | None = None
+
+    def about(self) -> dict[str, Any]:
+        """Versions of what decides results on this node."""
+        import ray
+
+        node = ray.util.get_node_ip_address()  # type: ignore[no-untyped-call]
+        return {"node": node, **versions()}
+
+    def processor(self) -> float:
+        """Processor seconds used so far."""
+        return time.process_time()
+
+    def turns(self, number: int, order: RoundOrder, jobs: Sequence[Job], whole: Sequence[int]) -> dict[str, Any]:
+        """The turns of some clients; blocks of which all clients are among them (``whole``) come back added up."""
+        order = self._own(number, order)
+        self._states.came = {saved.sha256: blob for _, saved, blob in jobs if saved is not None and blob is not None}
+        self._states.left = {}
+        found: list[dict[str, Any]] = []
+        updates: list[ClientUpdate] = []
+        for client, saved, _ in jobs:
+            turn, now = self._roster.take_turn(client, order, saved)
+            check_update(turn.update, order, extras_of(order))
+            updates.append(turn.update)
+            found.append({"journal": list(turn.journal), "saved": asdict(now), "blob": self._states.left[client]})
+        return {"turns": found, **self._added(updates, frozenset(whole)), "processor": time.process_time()}
+
+    def _added(self, updates: Sequence[ClientUpdate], whole: frozenset[int]) -> dict[str, Any]:
+        said = [without_arrays(u) if block_of(u.client) in whole else u for u in updates]
+        blocks: dict[int, BlockSum | None] = {}
+        for block in whole:
+            some = [u for u in updates if block_of(u.client) == block and u.num_labeled > 0]
+            blocks[block] = block_sum([weighted(u, self._world.settings) for u in some]) if some else None
+        return {"updates": said, "blocks": blocks}
+
+    def test(self, weights: Arrays, first: int, last: int) -> Array:
+        """Outputs on a part of the test set."""
+        set_weights(self._roster.net, _copied(weights))
+        return logits(self._roster.net, self._world.test, torch.arange(first, last)).numpy()
+
+    def _own(self, number: int, order: RoundOrder) -> RoundOrder:
+        """The order with arrays of this process's own, copied once per round."""
+        if self._order is None or self._order[0] != number:
+            start = None if order.start is None else _copied(order.start)
+            own = replace(order, weights=_copied(order.weights), extras=_copied(order.extras), start=start)
+            self._order = number, own
+        return self._order[1]
+
+
+def _copied(arrays: Mapping[str, Array]) -> dict[str, Array]:
+    return {name: np.array(array) for name, array in arrays.items()}
