@@ -245,7 +245,12 @@ class RunSettings(SettingsGroup):
 
     rounds: int = Field(200, ge=1, description="communication rounds R")
     seed: int = Field(0, ge=0, le=2**62, description="seed of everything random")
-    target_accuracy: float = Field(0.0, ge=0, le=1, description="stop at this test accuracy (0 = never)")
+    main_metric: Literal["accuracy", "balanced-accuracy", "macro-f1"] = Field(
+        "accuracy", description="what decides on the test set: shown first, reached by `target_accuracy`, best by it"
+    )
+    target_accuracy: float = Field(
+        0.0, ge=0, le=1, description="stop when the main metric reaches this on the test set (0 = never)"
+    )
     total_budget: int = Field(0, ge=0, description="end with the round that brings the labels to this many (0 = never)")
     eval_every: int = Field(1, ge=1, description="evaluate on the test set every so many rounds")
 
@@ -267,6 +272,10 @@ class EngineSettings(SettingsGroup):
 class OutputSettings(SettingsGroup):
     """What is written besides the run directory."""
 
+    keep_best: bool = Field(True, description="also keep the model of the round with the highest test accuracy")
+    gallery: bool | None = Field(
+        None, description="show samples in report.html; unset = only those of data sets known by name"
+    )
     log_to: list[str] = Field([], description="also log to: tensorboard, mlflow (extras)")
 
 

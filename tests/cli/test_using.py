@@ -66,7 +66,7 @@ def test_an_exported_model_predicts_the_same_without_chase(chase, run_dir, png, 
         env=without_chase,
     )
     rows = [line.split("\t") for line in shown.stdout.splitlines()]
-    assert [row[:2] for row in rows] == [[p["file"], p["class"]] for p in here]
+    assert [row[:2] for row in rows] == [[p["id"], p["class"]] for p in here]
     assert [float(row[2]) for row in rows] == pytest.approx([p["probability"] for p in here], abs=1e-4)
     assert rows[1][3] == here[1]["note"] == "converted to grey, resized from 30x20 to 8x8"
 
@@ -119,7 +119,11 @@ def test_a_newer_export_removes_the_programs_of_the_older(chase, run_dir):
     about = json.loads((run_dir / "export" / "model.json").read_text())
     (run_dir / "export" / "model.json").write_text(json.dumps(about | {"weights_digest": "older"}))
     assert chase("export", run_dir, "--format", "weights").code == 0
-    assert sorted(f.name for f in (run_dir / "export").iterdir()) == ["model.json", "model.safetensors"]
+    assert sorted(f.name for f in (run_dir / "export").iterdir()) == [
+        "MODEL_CARD.md",
+        "model.json",
+        "model.safetensors",
+    ]
 
 
 def test_predictions_as_table_and_csv(chase, run_dir, png, photo, monkeypatch):
@@ -129,7 +133,7 @@ def test_predictions_as_table_and_csv(chase, run_dir, png, photo, monkeypatch):
     assert "own.png" in shown.out
     assert "resized from 30x20 to 8x8" in shown.out
     rows = list(csv.DictReader(io.StringIO(chase("predict", run_dir, png, photo, "--csv").out)))
-    assert [row["file"] for row in rows] == [str(png), str(photo)]
+    assert [row["id"] for row in rows] == [str(png), str(photo)]
     assert all(0.1 <= float(row["probability"]) <= 1 for row in rows)
     assert rows[0]["note"] == ""
 
@@ -164,7 +168,7 @@ def bad_inputs(run_dir: Path, tmp_path: Path) -> dict[str, tuple[tuple[object, .
         "not a run": (("predict", empty, cut), "is not a run directory: it has no settings.toml"),
         "no run": (("export", tmp_path / "nothing"), "is not a run directory: it does not exist"),
         "no file": (("predict", run_dir, tmp_path / "nothing.png"), "nothing.png does not exist"),
-        "a directory": (("predict", run_dir, empty), "empty is not a file"),
+        "a directory": (("predict", run_dir, empty), "empty holds no images"),
         "no image": (("predict", run_dir, text), "notes.txt: it is not an image"),
         "half an image": (("predict", run_dir, cut), "cut.png: it is not an image"),
         "unknown format": (("export", run_dir, "--format", "onx"), "did you mean 'onnx'?"),

@@ -13,8 +13,8 @@ import typer
 from chase.cli.terminal import print_table
 from chase.core.errors import SettingsError, unknown
 from chase.export.model_files import Format, export
-from chase.export.predicting import Prediction, predict
-from chase.export.trained import read_trained
+from chase.export.predicting import Prediction, failures, predict
+from chase.export.trained import Which, read_trained
 from chase.report.cells import Cell, number
 from chase.report.tables import ReportTable
 
@@ -23,8 +23,10 @@ OutOpt = Annotated[Path | None, typer.Option("--out", "-o", help="Directory to w
 FormatOpt = Annotated[
     str, typer.Option("--format", "-f", help="torchscript (with a Python loader), onnx, or weights alone.")
 ]
+WhichOpt = Annotated[str, typer.Option("--which", help="last, or best: the round with the highest test accuracy.")]
 FilesArg = Annotated[
-    list[Path], typer.Argument(metavar="FILES...", help="PNG or JPEG images; UTF-8 text files for a model of texts.")
+    list[Path],
+    typer.Argument(metavar="PATHS...", help="Images, folders of images, UTF-8 text files, CSV or parquet files."),
 ]
 
 
@@ -38,6 +40,7 @@ def export_model(
     directory: RunArg,
     out: OutOpt = None,
     format: FormatOpt = "torchscript",
+    which: WhichOpt = "last",
     as_json: Annotated[bool, typer.Option("--json", help="Print the files as JSON.")] = False,
 ) -> None:
     """Write the global model of a run as files that need no chase: weights, description and a program.
@@ -47,7 +50,7 @@ def export_model(
     """
     if format not in get_args(Format):
         raise SettingsError(unknown("format", format, get_args(Format)))
-    trained = read_trained(directory)
+    trained = read_trained(directory, chosen_round(which))
     files = export(trained, out or directory / "export", format)  # type: ignore[arg-type]  # checked above
     if as_json:
         print(json.dumps({"round": trained.round, "files": [str(file) for file in files]}))
@@ -59,34 +62,65 @@ def export_model(
         print(f"try it: python {files[-1]} {'TEXT.txt' if trained.card.kind == 'text' else 'IMAGE.png'}")
 
 
+def chosen_round(which: str) -> Which:
+    """``last`` or ``best``."""
+    if which not in get_args(Which):
+        raise SettingsError(unknown("round", which, get_args(Which)))
+    return "best" if which == "best" else "last"
+
+
 def predict_files(
     directory: RunArg,
     files: FilesArg,
+    top: Annotated[int, typer.Option("--top", help="Show this many classes per sample.", min=1)] = 1,
+    which: WhichOpt = "last",
     as_json: Annotated[bool, typer.Option("--json", help="Print a JSON list.")] = False,
     as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV.")] = False,
 ) -> None:
-    """Predict the class of images, or of text files, with the global model of a run.
+    """Predict the class of images, texts or rows of a table with the global model of a run.
 
     Images are brought to the model's size and colours where needed. They should look like those it was trained
-    on: the digits, for example, are bright on dark.
+    on: the digits, for example, are bright on dark. What cannot be read is named, and the rest goes on.
     """
-    found = predict(read_trained(directory), files)
+    found = predict(read_trained(directory, chosen_round(which)), files, top)
+    failed = failures(found)
     if as_json:
         print(json.dumps([as_object(p) for p in found]))
     elif as_csv:
-        rows = csv.DictWriter(sys.stdout, list(as_object(found[0])), lineterminator="\n")
+        rows = csv.DictWriter(sys.stdout, list(flat(found[0], top)), lineterminator="\n")
         rows.writeheader()
-        rows.writerows(as_object(p) for p in found)
+        rows.writerows(flat(p, top) for p in found)
     else:
-        cells: list[list[Cell]] = [[p.file, p.label, p.note or "-", number(p.probability, 3)] for p in found]
-        print_table(ReportTable(("file", "class", "changed to fit", "probability"), cells, text_columns=3))
+        cells: list[list[Cell]] = [[p.id, best(p), p.error or p.note or "-", number(p.probability, 3)] for p in found]
+        print_table(ReportTable(("id", "class", "changed to fit", "probability"), cells, text_columns=3))
+    if failed:
+        print(f"chase: {failed}", file=sys.stderr)
+        raise typer.Exit(1)
+
+
+def best(prediction: Prediction) -> str:
+    """The class, and the next ones where more than one is wanted."""
+    more = [f"{name} {share:.3f}" for name, share in prediction.top[1:]]
+    return prediction.label + (f" (then {', '.join(more)})" if more else "")
 
 
 def as_object(prediction: Prediction) -> dict[str, object]:
     """A prediction as plain values."""
     return {
-        "file": prediction.file,
-        "class": prediction.label,
-        "probability": prediction.probability,
+        "id": prediction.id,
+        "class": prediction.label or None,
+        "probability": prediction.probability if prediction.label else None,
+        "top": [{"class": name, "probability": share} for name, share in prediction.top],
         "note": prediction.note,
+        "error": prediction.error,
     }
+
+
+def flat(prediction: Prediction, top: int) -> dict[str, object]:
+    """A prediction as a row of CSV."""
+    row = as_object(prediction)
+    del row["top"]
+    for place in range(1, top):
+        name, share = prediction.top[place] if place < len(prediction.top) else ("", None)
+        row |= {f"class_{place + 1}": name, f"probability_{place + 1}": share}
+    return row

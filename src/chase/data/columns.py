@@ -70,9 +70,10 @@ def fill_columns(table: Table, options: DataOptions) -> DataOptions:
         image, text = found["image"], "" if found["image"] else found["text"]
     if image or text:
         return replace(options, image_column=image, text_column=text, columns=())
-    if options.columns:
-        return options
-    rest = [n for n in names if n not in (label, site, key)]
+    used = {spec.partition(":")[0] for spec in options.columns}
+    rest = [n for n in names if n not in (label, site, key, *used)]
+    if used:
+        return _with_key(table, options, [*rest, ""])[0] if may_name and not key else options
     if may_name and not key:
         options, rest = _with_key(table, options, rest)
     return _by_content(table, options, rest)
@@ -81,7 +82,8 @@ def fill_columns(table: Table, options: DataOptions) -> DataOptions:
 def _with_key(table: Table, options: DataOptions, names: Sequence[str]) -> tuple[DataOptions, list[str]]:
     """A column of single words that are all different names the rows, where there are other columns to learn from."""
     for name in names:
-        words = len(names) > 1 and shape_of(table, name) == "text" and _is_key(table, name)
+        words = bool(name) and len(names) > 1 and _is_key(table, name)
+        words = words and shape_of(table, name) in ("text", "categorical")
         if words and not any(" " in str(cell).strip() for cell in table.cells(name, "id")):
             return replace(options, id_column=name), [n for n in names if n != name]
     return options, list(names)

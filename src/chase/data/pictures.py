@@ -30,6 +30,8 @@ RAW = bytes | Path
 """An encoded picture: its bytes or where it is."""
 Scale = tuple[float, float]
 """The lowest and the highest value; they become 0 and 255."""
+Size = tuple[int, int]
+"""Height and width."""
 BYTE: Scale = (0.0, 255.0)
 """The scale of 8-bit pictures."""
 Values = NDArray[Any]
@@ -100,26 +102,29 @@ def read_header(raw: RAW | None) -> Header:
         raise PictureError(_reason(error)) from None
 
 
-def to_network(picture: Values, scale: Scale = BYTE, channels: int = 0, size: int = 0) -> Values:
+def to_network(picture: Values, scale: Scale = BYTE, channels: int = 0, size: int | Size = 0) -> Values:
     """What a network takes of a picture: uint8 for the scale of 8-bit pictures, else float32 from 0 to 255.
 
-    ``channels`` 1 or 3 turns it to grey or colour, ``size`` resizes it to a square; 0 leaves it as it is.
+    ``channels`` 1 or 3 turns it to grey or colour, ``size`` resizes it to a square or to (height, width); 0 leaves it
+    as it is.
     """
     return rescale(reshape(picture, channels, size), scale)
 
 
-def reshape(picture: Values, channels: int = 0, size: int = 0) -> Values:
-    """The picture in grey (1) or colour (3), resized to a square; values keep their range and type.
+def reshape(picture: Values, channels: int = 0, size: int | Size = 0) -> Values:
+    """The picture in grey (1) or colour (3), resized to a square or (height, width); values keep their range.
 
     Only resizing makes 16-bit values float32: between two values there are others.
     """
     channels = channels or picture.shape[0]
+    height, width = (size, size) if isinstance(size, int) else size
+    resized = bool(height) and picture.shape[1:] != (height, width)
     if picture.dtype == np.uint8:
-        if channels == picture.shape[0] and size in (0, picture.shape[1] == picture.shape[2] and picture.shape[1]):
+        if channels == picture.shape[0] and not resized:
             return picture
         image = as_image(picture).convert("L" if channels == 1 else "RGB")
-        if size and image.size != (size, size):
-            image = image.resize((size, size), Image.Resampling.BILINEAR)
+        if resized:
+            image = image.resize((width, height), Image.Resampling.BILINEAR)
         return _first_channels(np.asarray(image, dtype=np.uint8))
     if picture.shape[0] == 3 and channels == 1:
         picture = np.tensordot(np.array([0.299, 0.587, 0.114], dtype=np.float32), picture.astype(np.float32), axes=1)[
@@ -127,10 +132,9 @@ def reshape(picture: Values, channels: int = 0, size: int = 0) -> Values:
         ]
     elif picture.shape[0] == 1 and channels == 3:
         picture = np.repeat(picture, 3, axis=0)
-    if size and picture.shape[1:] != (size, size):
+    if resized:
         planes = [Image.fromarray(plane.astype(np.float32)) for plane in picture]
-        resized = [np.asarray(plane.resize((size, size), Image.Resampling.BILINEAR)) for plane in planes]
-        picture = np.stack(resized)
+        picture = np.stack([np.asarray(p.resize((width, height), Image.Resampling.BILINEAR)) for p in planes])
     return picture
 
 

@@ -25,6 +25,22 @@ from chase.data.kinds import row_cells as row_cells
 from chase.data.names import Names
 
 
+def coded_rows(raw: Tensor, columns: tuple[Column, ...], means: tuple[float, ...], stds: tuple[float, ...]) -> Tensor:
+    """Table rows as numbers: a standardised value and a flag for a missing one, one flag per category."""
+    mean, std = np.broadcast_to(means, len(columns)), np.broadcast_to(stds, len(columns))
+    parts: list[Tensor] = []
+    for at, column in enumerate(columns):
+        cells = raw[:, at]
+        missing = cells.isnan()
+        if column.kind == "numeric":
+            value = ((cells - float(mean[at])) / float(std[at])).masked_fill(missing, 0.0)
+            parts.append(torch.stack([value, missing.float()], dim=1))
+        else:
+            codes = torch.arange(len(column.values), dtype=torch.float32)
+            parts.append((cells[:, None] == codes).float())
+    return torch.cat(parts, dim=1)
+
+
 @dataclass(frozen=True)
 class Samples:
     """Inputs by sample id, without labels."""
@@ -81,24 +97,9 @@ class Samples:
         if self.kind == "vectors":
             return raw.float().sub(torch.tensor(self.mean)).div_(torch.tensor(self.std))
         if self.kind == "table":
-            return self._coded(raw)
+            return coded_rows(raw, self.columns, self.mean, self.std)
         scale, shift = self._scale
         return raw.float().mul_(scale).sub_(shift)
-
-    def _coded(self, raw: Tensor) -> Tensor:
-        """Table rows as numbers: a standardised value and a flag for a missing one, one flag per category."""
-        mean, std = np.broadcast_to(self.mean, len(self.columns)), np.broadcast_to(self.std, len(self.columns))
-        parts: list[Tensor] = []
-        for at, column in enumerate(self.columns):
-            cells = raw[:, at]
-            missing = cells.isnan()
-            if column.kind == "numeric":
-                value = ((cells - float(mean[at])) / float(std[at])).masked_fill(missing, 0.0)
-                parts.append(torch.stack([value, missing.float()], dim=1))
-            else:
-                codes = torch.arange(len(column.values), dtype=torch.float32)
-                parts.append((cells[:, None] == codes).float())
-        return torch.cat(parts, dim=1)
 
     @property
     def black(self) -> Tensor:

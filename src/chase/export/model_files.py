@@ -19,10 +19,19 @@ from chase.core.errors import ChaseError
 from chase.core.files import replacing, write_atomically, writing
 from chase.core.weights import digest, to_bytes
 from chase.export import load_model
+from chase.export.card_text import model_card
 from chase.export.trained import Trained
 
 Format = Literal["torchscript", "onnx", "weights"]
 TOLERANCE = 1e-5
+
+
+INPUTS = {
+    "image": "uint8 pixels (n, channels, height, width)",
+    "text": "tokens (n, length)",
+    "vectors": "float32 vectors (n, width)",
+    "table": "float32 rows (n, columns): numbers (NaN = missing) and numbers of categories",
+}
 
 
 class ExportError(ChaseError):
@@ -42,7 +51,8 @@ def export(trained: Trained, out: Path, format: Format) -> list[Path]:
     files = program[format](trained, out)  # first: what fails its check leaves no description behind
     write_atomically(out / "model.safetensors", to_bytes(trained.weights, {"format": "pt"}))
     write_atomically(out / "model.json", json.dumps(description(trained), indent=2).encode())
-    return [out / "model.safetensors", out / "model.json", *files]
+    write_atomically(out / "MODEL_CARD.md", model_card(trained).encode())
+    return [out / "model.safetensors", out / "model.json", out / "MODEL_CARD.md", *files]
 
 
 def remove_stale(trained: Trained, out: Path) -> None:
@@ -60,7 +70,7 @@ def remove_stale(trained: Trained, out: Path) -> None:
 def description(trained: Trained) -> dict[str, object]:
     """``model.json``: the card, and where the model comes from."""
     return trained.card.to_json() | {
-        "input": "tokens (n, length)" if trained.card.kind == "text" else "uint8 pixels (n, channels, height, width)",
+        "input": INPUTS[trained.card.kind],
         "output": "logits (n, classes)",
         "round": trained.round,
         "test_accuracy": trained.test_accuracy,
@@ -79,6 +89,10 @@ def probe(trained: Trained, count: int) -> Tensor:
     shape = (count, *trained.card.net.shape)
     if trained.card.kind == "text":
         return torch.randint(0, trained.card.net.vocabulary, shape, generator=generator)
+    if trained.card.kind == "table":
+        return torch.rand((count, len(trained.card.columns)), generator=generator)
+    if trained.card.kind == "vectors":
+        return torch.rand(shape, generator=generator)
     return torch.randint(0, 256, shape, generator=generator, dtype=torch.uint8)
 
 

@@ -7,19 +7,23 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 
 from chase.closed_form.model import build_model
 from chase.core.errors import RunDirectoryError
-from chase.core.weights import Weights
+from chase.core.weights import Array, Weights, read
+from chase.data.resident import coded_rows
 from chase.models.card import ModelCard
 from chase.models.net import set_weights
 from chase.run.checkpoint import Checkpoint
+from chase.run.metrics import BEST, best_round
 from chase.run.record import NO_EFFECT, Record
 from chase.server.server import model_of
+
+Which = Literal["last", "best"]
 
 
 class WithInput(nn.Module):
@@ -30,14 +34,23 @@ class WithInput(nn.Module):
 
     def __init__(self, net: nn.Module, card: ModelCard) -> None:
         super().__init__()
-        self.net, self.tokens = net, card.kind == "text"
-        std = torch.tensor(card.std)
-        self.register_buffer("scale", (1.0 / (255.0 * std)).view(-1, 1, 1))
-        self.register_buffer("shift", (torch.tensor(card.mean) / std).view(-1, 1, 1))
+        self.net, self.card = net, card
+        mean, std = torch.tensor(card.mean), torch.tensor(card.std)
+        if card.kind == "image":
+            self.register_buffer("scale", (1.0 / (255.0 * std)).view(-1, 1, 1))
+            self.register_buffer("shift", (mean / std).view(-1, 1, 1))
+        else:
+            self.register_buffer("scale", 1.0 / std)
+            self.register_buffer("shift", mean / std)
 
     def forward(self, raw: Tensor) -> Tensor:
-        """uint8 pixels (n, c, h, w), or tokens (n, length) -> logits (n, classes)."""
-        ready = raw.long() if self.tokens else raw.float() * self.scale - self.shift
+        """Pixels from 0 to 255 (n, c, h, w), tokens (n, length), vectors or table rows (n, columns) -> logits."""
+        if self.card.kind == "text":
+            ready = raw.long()
+        elif self.card.kind == "table":
+            ready = coded_rows(raw.float(), self.card.columns, self.card.mean, self.card.std)
+        else:
+            ready = raw.float() * self.scale - self.shift
         logits: Tensor = self.net(ready)
         return logits
 
@@ -71,6 +84,17 @@ class Trained:
             return torch.softmax(self.model(inputs), dim=1)
 
 
+def read_best(path: Path, round: int) -> dict[str, Array]:
+    """The arrays of the best round, which a run keeps beside its last ones."""
+    file = path / BEST
+    if not file.is_file():
+        raise RunDirectoryError(f"{path} did not keep its best model (round {round}): only the last one is there")
+    arrays = read(file)
+    if int(arrays.pop("round")[0]) != round:
+        raise RunDirectoryError(f"{file} is not of round {round}: finish the run with `chase resume {path}`")
+    return arrays
+
+
 def read_card(path: Path) -> ModelCard:
     """``model.json`` of a run directory."""
     file = path / "model.json"
@@ -82,8 +106,8 @@ def read_card(path: Path) -> ModelCard:
         raise RunDirectoryError(f"{file} cannot be read: {error}") from None
 
 
-def read_trained(path: Path) -> Trained:
-    """The model of a run directory after its last saved round."""
+def read_trained(path: Path, which: Which = "last") -> Trained:
+    """The model of a run directory after its last saved round, or after the round of the highest test accuracy."""
     record = Record.open(path)
     if record.settings.form == "isolated":
         raise RunDirectoryError(f"{path} is an isolated run: every client has its own model and there is no global one")
@@ -92,7 +116,12 @@ def read_trained(path: Path) -> Trained:
     if manifest is None:
         raise RunDirectoryError(f"{path} has no trained model yet: finish a round with `chase resume {path}`")
     net = build_model(card.net, record.settings.seed)
-    weights = model_of(checkpoint.read_arrays(manifest.server))
+    round, arrays = manifest.round, checkpoint.read_arrays(manifest.server)
+    if which == "best":
+        round = best_round(record.metrics[: manifest.round], record.settings.main_metric)
+        if round != manifest.round:
+            arrays = read_best(path, round)
+    weights = model_of(arrays)
     set_weights(net, weights)
     model = WithInput(net, card).eval()
-    return Trained(path, card, weights, manifest.round, model, record.settings.model_dump(), record.metrics)
+    return Trained(path, card, weights, round, model, record.settings.model_dump(), record.metrics)

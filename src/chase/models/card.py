@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from chase.data.resident import DataSet, Kind
+from chase.data.resident import Column, DataSet, Kind
 from chase.data.texts import LETTERS
 from chase.models.catalog import NetSpec
 
@@ -27,12 +27,19 @@ class ModelCard:
     """Texts of characters: the letter of each token; texts of words have none, their words are hashed."""
     scale: tuple[float, float] = (0.0, 255.0)
     """Images: the values in their files that become 0 and 255."""
+    columns: tuple[Column, ...] = ()
+    """Of a table."""
+    seconds: float = 0.0
+    """Recordings: their length."""
 
     @classmethod
     def of(cls, net: NetSpec, data: DataSet) -> ModelCard:
         """The card of a network for a data set."""
         letters = LETTERS if net.vocabulary == len(LETTERS) else ""
-        return cls(net, data.classes, data.train.kind, data.train.mean, data.train.std, letters, data.train.scale)
+        train = data.train
+        return cls(
+            net, data.classes, train.kind, train.mean, train.std, letters, train.scale, train.columns, data.seconds
+        )
 
     def to_json(self) -> dict[str, Any]:
         """As plain values."""
@@ -49,4 +56,6 @@ class ModelCard:
         classes = tuple(str(name) for name in values["classes"])
         low, high = values.get("scale", (0.0, 255.0))
         scale = float(low), float(high)
-        return cls(NetSpec(**net), classes, values["kind"], mean, std, str(values["letters"]), scale)
+        columns = tuple(Column.from_json(column) for column in values.get("columns", ()))
+        rest = (scale, columns, float(values.get("seconds", 0.0)))
+        return cls(NetSpec(**net), classes, values["kind"], mean, std, str(values["letters"]), *rest)

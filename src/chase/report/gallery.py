@@ -12,6 +12,7 @@ import numpy as np
 from chase.core.errors import ChaseError
 from chase.data.pictures import to_png
 from chase.data.resident import DataSet
+from chase.data.sources import SOURCES
 from chase.data.texts import LETTERS
 from chase.home.views import plain_text
 from chase.report.markup import markup
@@ -24,10 +25,18 @@ SHOWN = 16
 """Samples of the first and of the last round that asked."""
 
 
+def may_show(settings: Values) -> bool:
+    """Whether samples may stand in a report: where the settings say so, else those of data sets known by name."""
+    said = settings.get("gallery")
+    return bool(said) if said is not None else settings.get("data") in SOURCES
+
+
 def gallery_section(methods: Sequence[MethodRuns]) -> Section | None:
     """What each method asked for first and last, with EV; left out with a word where the data cannot be read."""
     asked = [(method, method.first) for method in methods if method.first.selections]
     if not asked:
+        return None
+    if not may_show(asked[0][1].settings):
         return None
     try:
         chosen = from_mapping({k: v for k, v in asked[0][1].settings.items() if k in Settings.model_fields})

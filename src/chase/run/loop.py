@@ -10,17 +10,19 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 
 from chase.core.errors import CheckpointError
 from chase.core.files import write_atomically
 from chase.core.timing import Stopwatch
+from chase.core.weights import to_bytes
 from chase.models.catalog import NetSpec
 from chase.run.checkpoint import Checkpoint
 from chase.run.client_counts import ClientCounts
 from chase.run.engine import Engine
 from chase.run.loggers import Loggers
-from chase.run.metrics import Metrics, asked_classes, round_metrics, seconds, stop_reason
+from chase.run.metrics import BEST, Metrics, asked_classes, best_round, round_metrics, seconds, stop_reason
 from chase.run.record import Record
 from chase.run.scoring import Evaluation
 from chase.server.closed_form import make_server
@@ -60,6 +62,8 @@ def run_rounds(
         metrics |= seconds(result.updates, watch, start)
         metrics["seconds_processor"] = processor_seconds(engine) - used
         record.append(metrics, result.journal)
+        if settings.keep_best and best_round([*past, metrics], settings.main_metric) == round:
+            write_atomically(record.path / BEST, to_bytes({**server.to_arrays(), "round": np.array([round])}))
         checkpoint.commit(round, server.to_arrays())
         past.append(metrics)
         loggers(metrics)

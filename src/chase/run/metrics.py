@@ -14,13 +14,39 @@ from chase.settings import Settings
 Metrics = dict[str, Any]
 
 
+BEST = "best.safetensors"
+"""The model of the best round so far."""
+
+
+def main_value(metrics: Mapping[str, Any], main: str = "accuracy") -> float | None:
+    """The value of a round by the metric that counts; None where it was not evaluated."""
+    if metrics.get("test_accuracy") is None:
+        return None
+    if main == "accuracy":
+        return float(metrics["test_accuracy"])
+    if main == "macro-f1":
+        return float(metrics["macro_f1"])
+    known = [value for value in metrics["per_class"] if value is not None]
+    return sum(known) / len(known) if known else None
+
+
+def best_round(past: Sequence[Mapping[str, Any]], main: str = "accuracy") -> int:
+    """The round with the highest value, the first of several; the last round where none was evaluated."""
+    best, at = None, int(past[-1]["round"]) if past else 0
+    for line in past:
+        value = main_value(line, main)
+        if value is not None and (best is None or value > best):
+            best, at = value, int(line["round"])
+    return at
+
+
 def stop_reason(settings: Settings, last: Sequence[Metrics]) -> str:
     """Why a run ends after these metrics, or nothing."""
     if not last:
         return ""
     metrics = last[-1]
-    if settings.target_accuracy and (metrics["test_accuracy"] or 0) >= settings.target_accuracy:
-        return f"target accuracy {settings.target_accuracy:.1%} reached"
+    if settings.target_accuracy and (main_value(metrics, settings.main_metric) or 0) >= settings.target_accuracy:
+        return f"target {settings.main_metric} {settings.target_accuracy:.1%} reached"
     if settings.total_budget and metrics["labels"] >= settings.total_budget:
         return f"total budget of {settings.total_budget} labels spent"
     return f"all {settings.rounds} rounds done" if metrics["round"] >= settings.rounds else ""
