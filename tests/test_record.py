@@ -137,7 +137,7 @@ def test_rounds_may_change_and_what_decides_results_may_not(record: Record) -> N
 
 def test_an_edited_settings_file_is_noticed(record: Record) -> None:
     path = record.path / "settings.toml"
-    path.write_text(path.read_text().replace("seed = 0", "seed = 1"))
+    path.write_text(path.read_text().replace("\nseed = 0", "\nseed = 1"))
     with pytest.raises(RunDirectoryError, match="was begun with seed = 0, not 1"):
         Record.open(record.path)
 

@@ -95,6 +95,7 @@ label_column = "verdict"
 site_column = "place"
 partition = "natural"
 clients = 3
+unlabeled = "leave-out"
 net = "text-bag"
 lr = 0.5
 initial_labels = 0.3

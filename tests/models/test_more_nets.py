@@ -23,6 +23,8 @@ SHAPES = {"tiny-cnn": (1, 8, 8), "mnist-cnn": (1, 28, 28), "emnist-cnn": (1, 28,
 def spec_of(name: str, classes: int = 7, dropout: float = 0.2) -> NetSpec:
     if name in TEXT_NETS:
         return NetSpec(name, (20,), classes, dropout, vocabulary=80)
+    if name == "mlp":
+        return NetSpec(name, (20,), classes, dropout)
     return NetSpec(name, SHAPES.get(name, (3, 32, 32)), classes, dropout)
 
 
