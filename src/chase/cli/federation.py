@@ -15,6 +15,7 @@ from rich.console import Console
 from rich.live import Live
 
 from chase import settings as settings_room
+from chase.cli.federation_care import register_federation
 from chase.core.errors import FederationError
 
 if TYPE_CHECKING:
@@ -44,6 +45,7 @@ def register(app: typer.Typer) -> None:
     group.command("serve", epilog="Example: chase federation serve fed")(serve)
     group.command("proxy", epilog="Example: chase federation proxy fed --host 0.0.0.0 --port 8443")(proxy)
     group.command("run", epilog="Example: chase federation run fed")(run)
+    register_federation(group)
     app.add_typer(group, name="federation", help="Found a federation of sites, serve and run it; or try it out here.")
 
 
@@ -104,6 +106,10 @@ def init(
     chosen = settings_room.load(preset, settings_room.parse_changes(change or []))
     federation = found(directory, chosen, rules, secure=not insecure, hosts=host or [], port=port, agreement=agreed)
     print(f"federation in {directory}, SuperLink on {federation.address[0]}:{federation.address[1]}")
+    if not insecure:
+        from chase.federation.ops.certificates import fingerprint
+
+        print(f"fingerprint of keys/ca.crt, to compare by phone: {fingerprint(directory / 'keys' / 'ca.crt')}")
     print(f"give every site {directory / 'agreement.json'}" + ("" if insecure else f" and {directory / 'keys/ca.crt'}"))
 
 
@@ -271,6 +277,8 @@ def status(directory: DirArg, as_json: JsonOpt = False) -> None:
         print(json.dumps(snapshot(federation)))
     else:
         Console(highlight=False).print(render(federation, {}))
+    if snapshot(federation)["phase"] == "failed":
+        raise typer.Exit(1)
 
 
 def down(directory: Annotated[Path, typer.Argument(help="The federation's directory.")] = Path("federation")) -> None:

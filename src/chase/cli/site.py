@@ -17,6 +17,7 @@ from rich.table import Table
 
 from chase import settings as settings_room
 from chase.cli.federation import keep_going, need_flower, warn_insecure
+from chase.cli.federation_care import register_site
 from chase.client.build import check_device
 from chase.core.errors import ChaseError, FederationError
 from chase.data.options import DataOptions
@@ -52,6 +53,7 @@ def register(app: typer.Typer) -> None:
     )
     group.command("key", epilog="Example: chase site key home > site-a.pub")(key)
     group.command("disconnect", epilog="Example: chase site disconnect home")(disconnect)
+    register_site(group)
     app.add_typer(group, name="site", help="Make a site from its own data, look after it, connect it to a federation.")
 
 
@@ -220,6 +222,10 @@ def connect(
         check_device(device)
         site.keep(replace(site.card, device=device))
     name = site.card.name
+    if ca is not None:
+        from chase.federation.ops.certificates import fingerprint
+
+        print(f"fingerprint of {ca}, to compare with the server's by phone: {fingerprint(ca)}")
     job = launch.site_job(home, name, server, None if ca is None else ca.resolve())
     keep_going(home / "processes.json", [job], f"{name} is connecting to {server}; log: {job.log}")
 

@@ -10,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from chase.federation.diary import events, state
+from chase.federation.ops.launch import server_lives
 from chase.federation.ops.processes import running
 from chase.federation.rules import FederationDirectory
 from chase.run.record import Record
@@ -25,18 +26,38 @@ def snapshot(federation: FederationDirectory) -> dict[str, Any]:
     sites = {m.name: str(stands.get("sites", {}).get(m.name, "not seen")) for m in federation.roster.members}
     sites |= {name: str(word) for name, word in stands.get("sites", {}).items() if name not in sites}
     return {
-        "phase": stands.get("phase", "not begun"),
+        "phase": phase_now(federation.run, str(stands.get("phase", "not begun"))),
         "why": stands.get("why", ""),
         "round": len(metrics),
         "rounds": record.settings.rounds,
         "secure": federation.secure,
         "sites": sites,
+        "lateness": lateness(metrics),
+        "dp_epsilon": metrics[-1].get("dp_epsilon") if metrics else None,
         "processes": running(federation.path / "processes.json"),
         "metrics": [
             {k: m.get(k) for k in ("round", "test_accuracy", "labels", "took_part", "seconds")} for m in metrics
         ],
         "events": events(federation.run)[-LAST:],
     }
+
+
+def phase_now(run: Path, told: str) -> str:
+    """The phase that the server told last, or that nobody runs the rounds any more."""
+    under_way = told in ("gathering", "round", "saved")
+    return f"stopped (was: {told})" if under_way and not server_lives(run) else told
+
+
+def lateness(metrics: list[dict[str, Any]]) -> dict[str, tuple[float | None, int]]:
+    """By site: seconds of its last answer, and in how many rounds it was late or missing."""
+    found: dict[str, tuple[float | None, int]] = {}
+    for line in metrics:
+        sites = line.get("sites", {})
+        late = {*sites.get("late", ()), *sites.get("missing", ()), *sites.get("busy", ())}
+        for name in {*sites.get("seconds", {}), *late}:
+            before = found.get(name, (None, 0))
+            found[name] = sites.get("seconds", {}).get(name, before[0]), before[1] + (name in late)
+    return found
 
 
 def render(federation: FederationDirectory, links: dict[str, str]) -> RenderableType:
@@ -46,13 +67,17 @@ def render(federation: FederationDirectory, links: dict[str, str]) -> Renderable
     parts: list[RenderableType] = [Text(words + (f" ({now['why']})" if now["why"] else ""), style="bold")]
     if not now["secure"]:
         parts.append(Text("INSECURE: no encryption, no authentication", style="bold red"))
+    if now["dp_epsilon"] is not None:
+        parts.append(Text(f"differential privacy: epsilon {now['dp_epsilon']:.2f} spent"))
     sites = Table(box=None, padding=(0, 2), title="sites", title_justify="left")
-    for column in ("site", "node", "now"):
+    for column in ("site", "node", "now", "last answer", "rounds late"):
         sites.add_column(column)
     for name, word in now["sites"].items():
         alive = now["processes"].get(name)
         node = "-" if alive is None else "up" if alive else "down"
-        sites.add_row(name, node, Text(word, style=COLOURS.get(word, "")))
+        took, late = now["lateness"].get(name, (None, 0))
+        seconds = "-" if took is None else f"{took:.1f} s"
+        sites.add_row(name, node, Text(word, style=COLOURS.get(word, "")), seconds, str(late))
     parts += [sites, _rounds(now["metrics"])]
     parts += [Text(f"{when(e)}{e['site']} {e['what']} {e['why']}".rstrip(), style="dim") for e in now["events"]]
     parts += [Text(f"label for {name}: {url}") for name, url in links.items()]

@@ -81,8 +81,11 @@ def _name(text: str) -> x509.Name:
     return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, text)])
 
 
-def _builder(subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicKey) -> x509.CertificateBuilder:
+def _builder(
+    subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicKey, until: datetime.datetime | None = None
+) -> x509.CertificateBuilder:
     now = datetime.datetime.now(datetime.UTC)
+    end = now + datetime.timedelta(days=DAYS)
     return (
         x509.CertificateBuilder()
         .subject_name(subject)
@@ -90,7 +93,7 @@ def _builder(subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicK
         .public_key(key)
         .serial_number(x509.random_serial_number())
         .not_valid_before(now - datetime.timedelta(minutes=5))
-        .not_valid_after(now + datetime.timedelta(days=DAYS))
+        .not_valid_after(end if until is None else min(end, until))
     )
 
 
@@ -111,6 +114,25 @@ def _san(host: str) -> x509.GeneralName:
         return x509.IPAddress(ipaddress.ip_address(host))
     except ValueError:
         return x509.DNSName(host)
+
+
+def signed_by(
+    ca_key: ec.EllipticCurvePrivateKey,
+    issuer: x509.Name,
+    subject: x509.Name,
+    names: Sequence[x509.GeneralName],
+    key: ec.EllipticCurvePublicKey,
+    until: datetime.datetime | None = None,
+) -> x509.Certificate:
+    """A server certificate for these names, good no longer than its CA."""
+    return (
+        _builder(subject, issuer, key, until)
+        .add_extension(x509.SubjectAlternativeName(names), critical=False)
+        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
+        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(ca_key.public_key()), critical=False)
+        .sign(ca_key, hashes.SHA384())
+    )
 
 
 def server_certificate(directory: Path, hosts: Sequence[str]) -> None:
@@ -139,14 +161,7 @@ def server_certificate(directory: Path, hosts: Sequence[str]) -> None:
         )
         .sign(ca_key, hashes.SHA384())
     )
-    server = (
-        _builder(_name(hosts[0]), issuer, key.public_key())
-        .add_extension(x509.SubjectAlternativeName([_san(host) for host in hosts]), critical=False)
-        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
-        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(ca_key.public_key()), critical=False)
-        .sign(ca_key, hashes.SHA384())
-    )
+    server = signed_by(ca_key, issuer, _name(hosts[0]), [_san(host) for host in hosts], key.public_key())
     for name, private in (("ca.key", ca_key), ("server.key", key)):
         pem = private.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
         write_private(directory / name, pem)

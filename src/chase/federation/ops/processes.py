@@ -23,6 +23,8 @@ from chase.core.processes import ask_to_be_told, group_lives, is_same, started
 
 GRACE = 10.0
 """Seconds between asking a process to end and killing it."""
+LARGEST_LOG = 10 << 20
+"""Bytes from which on a log is turned over at the next start of its process."""
 SLOWEST = 15.0
 """Seconds at most between two starts of a process that keeps ending."""
 
@@ -60,6 +62,12 @@ class ProcessSpec:
     """Start it again when it ends."""
 
 
+def turn_over(log: Path) -> None:
+    """Begin a new log where the old one is large; one old one is kept."""
+    if log.exists() and log.stat().st_size > LARGEST_LOG:
+        log.replace(log.with_name(f"{log.name}.1"))
+
+
 @dataclass
 class _Running:
     job: ProcessSpec
@@ -92,6 +100,7 @@ class Supervisor:
 
     def _spawn(self, job: ProcessSpec) -> subprocess.Popen[bytes]:
         job.log.parent.mkdir(parents=True, exist_ok=True)
+        turn_over(job.log)
         try:
             with job.log.open("ab") as log:
                 return subprocess.Popen(

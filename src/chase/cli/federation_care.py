@@ -1,0 +1,108 @@
+"""``chase federation health | renew | rollback | metrics`` and ``chase site health | accept``: looking after them."""
+
+from __future__ import annotations
+
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+DirArg = Annotated[Path, typer.Argument(help="The federation's directory, at the server.")]
+HomeArg = Annotated[Path, typer.Argument(help="The site's directory.")]
+
+
+def register_federation(group: typer.Typer) -> None:
+    """Add the server's commands."""
+    group.command("health", epilog="Example: chase federation health fed")(health)
+    group.command("renew", epilog="Example: chase federation renew fed")(renew)
+    group.command("rollback", epilog="Example: chase federation rollback fed 30")(rollback)
+    group.command("metrics", epilog="Example: chase federation metrics fed --port 9464")(metrics)
+
+
+def register_site(group: typer.Typer) -> None:
+    """Add the sites' commands."""
+    group.command("health", epilog="Example: chase site health home")(site_health)
+    group.command("accept", epilog="Example: chase site accept home")(accept)
+
+
+def say(problems: list[str]) -> None:
+    """Print problems; exit code 1 if there are any."""
+    print("\n".join(problems) if problems else "healthy")
+    if problems:
+        raise typer.Exit(1)
+
+
+def health(directory: DirArg) -> None:
+    """Check processes, rounds, certificates and disk; exit code 0 if all is well, 1 if not."""
+    from chase.federation.health import federation_problems
+    from chase.federation.rules import FederationDirectory
+
+    say(federation_problems(FederationDirectory(directory)))
+
+
+def renew(directory: DirArg) -> None:
+    """Make a new server certificate from the federation's own CA; restart `serve` afterwards."""
+    from chase.federation.ops import certificates
+    from chase.federation.rules import FederationDirectory
+
+    keys = FederationDirectory(directory).path / "keys"
+    print(f"server certificate renewed, good for {certificates.renew(keys)} days; restart `chase federation serve`")
+    print(f"fingerprint of the CA, unchanged: {certificates.fingerprint(keys / 'ca.crt')}")
+
+
+def rollback(
+    directory: DirArg, round: Annotated[int, typer.Argument(help="The round to go back to; 0 is the start.", min=0)]
+) -> None:
+    """Go back to a saved round: model and record go back, the sites keep all labels."""
+    from chase.federation.rollback import roll_back
+    from chase.federation.rules import FederationDirectory
+
+    roll_back(FederationDirectory(directory), round)
+    print(f"round {round} is the last one now; resume with: chase federation run {directory}")
+
+
+def metrics(
+    directory: DirArg,
+    port: Annotated[int, typer.Option(help="Loopback port; 0 prints once and ends.", min=0, max=65535)] = 0,
+) -> None:
+    """Print the state in Prometheus' text format, or serve it on 127.0.0.1."""
+    from chase.federation.health import metrics_text
+    from chase.federation.rules import FederationDirectory
+
+    federation = FederationDirectory(directory)
+    if port == 0:
+        print(metrics_text(federation), end="")
+        return
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            body = metrics_text(federation).encode()
+            self.send_response(200)
+            self.send_header("content-type", "text/plain; version=0.0.4")
+            self.send_header("content-length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, format: str, *args: object) -> None:
+            return
+
+    print(f"metrics on http://127.0.0.1:{port}/", flush=True)
+    HTTPServer(("127.0.0.1", port), Handler).serve_forever()
+
+
+def site_health(home: HomeArg) -> None:
+    """Check connection, samples, disk and proposed settings; exit code 0 if all is well, 1 if not."""
+    from chase.federation.health import site_problems
+    from chase.site.place import Site
+
+    say(site_problems(Site(home)))
+
+
+def accept(home: HomeArg) -> None:
+    """Accept the settings that the server proposes; until then the site does not take part."""
+    from chase.site import approval
+    from chase.site.place import Site
+
+    lines = approval.accept(Site(home).path)
+    print("\n".join(f"accepted {line}" for line in lines) if lines else "nothing is proposed")

@@ -1,0 +1,67 @@
+"""The server's certificate over time: when it ends, how to compare it by phone, and a new one from the same CA."""
+
+from __future__ import annotations
+
+import datetime
+from pathlib import Path
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    load_pem_private_key,
+)
+
+from chase.core.errors import FederationError
+from chase.core.files import write_atomically
+from chase.federation.ops.keys import CURVE, check_private, signed_by, write_private
+
+AHEAD = 60
+"""Days before its end from which a certificate is reported."""
+
+
+def read_certificate(path: Path) -> x509.Certificate:
+    """A certificate from its file."""
+    try:
+        return x509.load_pem_x509_certificate(path.read_bytes())
+    except (OSError, ValueError) as error:
+        raise FederationError(f"{path} is not a certificate: {error}") from None
+
+
+def days_left(path: Path) -> int:
+    """Days until a certificate ends; negative where it has ended."""
+    return (read_certificate(path).not_valid_after_utc - datetime.datetime.now(datetime.UTC)).days
+
+
+def fingerprint(path: Path) -> str:
+    """What two people compare by phone: the SHA-256 of a certificate, in groups of four."""
+    text = read_certificate(path).fingerprint(hashes.SHA256()).hex().upper()
+    return " ".join(text[i : i + 4] for i in range(0, len(text), 4))
+
+
+def renew(directory: Path) -> int:
+    """A new server key and certificate for the same names, from the same CA; returns the days that it is good for.
+
+    Sites need nothing new: they trust the CA. The old pair stays beside it as ``.old``.
+    """
+    check_private(directory / "ca.key")
+    ca, old = read_certificate(directory / "ca.crt"), read_certificate(directory / "server.pem")
+    if days_left(directory / "ca.crt") < AHEAD:
+        raise FederationError(
+            f"the CA itself ends in {days_left(directory / 'ca.crt')} days: found the federation anew in another "
+            "directory, copy its keys/ca.crt to every site and bring them over (docs/deploy.md, Certificates)"
+        )
+    ca_key = load_pem_private_key((directory / "ca.key").read_bytes(), None)
+    if not isinstance(ca_key, ec.EllipticCurvePrivateKey):
+        raise FederationError(f"{directory}/ca.key is not the key of this CA")
+    names = list(old.extensions.get_extension_for_class(x509.SubjectAlternativeName).value)
+    key = ec.generate_private_key(CURVE())
+    certificate = signed_by(ca_key, ca.subject, old.subject, names, key.public_key(), ca.not_valid_after_utc)
+    for name in ("server.pem", "server.key"):
+        (directory / name).replace(directory / f"{name}.old")
+    write_private(directory / "server.key", key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
+    write_atomically(directory / "server.pem", certificate.public_bytes(Encoding.PEM))
+    return days_left(directory / "server.pem")

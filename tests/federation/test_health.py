@@ -1,0 +1,107 @@
+"""Looking after a federation: health, certificates, monitoring, damaged samples."""
+
+from __future__ import annotations
+
+import datetime
+from pathlib import Path
+
+import pytest
+from site_room.sites import tiny_settings, tiny_site
+from support import small_settings
+from typer.testing import CliRunner
+
+from chase.cli.main import app
+from chase.core.errors import FederationError
+from chase.federation.diary import Diary
+from chase.federation.health import federation_problems, metrics_text, site_problems
+from chase.federation.ops import certificates, keys
+from chase.federation.overview import lateness, phase_now
+from chase.federation.rules import FederationDirectory, Rules
+from chase.run.record import Record
+from chase.site import turn
+
+
+@pytest.fixture
+def federation(tmp_path: Path) -> FederationDirectory:
+    federation = FederationDirectory.create(tmp_path / "fed", Rules(), True, "127.0.0.1", 1)
+    keys.server_certificate(federation.path / "keys", ["fed.example.org", "127.0.0.1"])
+    Record.create(federation.run, small_settings(), kind="federation")
+    return federation
+
+
+def test_a_federation_that_is_down_is_not_healthy_whatever_it_said_last(federation: FederationDirectory) -> None:
+    Diary(federation.run).show(phase="round", round=2)
+    found = federation_problems(federation)
+    assert any("nothing is served" in line for line in found)
+    assert any("although the last word was 'round'" in line for line in found)
+    assert phase_now(federation.run, "round") == "stopped (was: round)"
+    Diary(federation.run).show(phase="failed", why="the disk is full")
+    assert "the run has failed: the disk is full" in federation_problems(federation)
+    runner = CliRunner()
+    assert runner.invoke(app, ["federation", "health", str(federation.path)]).exit_code == 1
+    assert runner.invoke(app, ["federation", "status", str(federation.path)]).exit_code == 1
+
+
+def test_a_certificate_that_ends_soon_is_reported_and_renewed_from_the_same_ca(
+    federation: FederationDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = federation.path / "keys"
+    monkeypatch.setattr(keys, "DAYS", 30)
+    for name in ("server.pem", "server.key"):
+        (place / name).unlink()
+    ca_key = certificates.load_pem_private_key((place / "ca.key").read_bytes(), None)
+    ca = certificates.read_certificate(place / "ca.crt")
+    key = keys.ec.generate_private_key(keys.CURVE())
+    names = [keys._san("fed.example.org")]
+    short = keys.signed_by(ca_key, ca.subject, keys._name("fed.example.org"), names, key.public_key())
+    (place / "server.pem").write_bytes(short.public_bytes(keys.Encoding.PEM))
+    keys.write_private(place / "server.key", b"old")
+    assert any("server.pem ends in 2" in line for line in federation_problems(federation))
+    before = certificates.fingerprint(place / "ca.crt")
+    monkeypatch.setattr(keys, "DAYS", 825)
+    assert certificates.renew(place) > 800
+    assert certificates.fingerprint(place / "ca.crt") == before
+    assert (place / "server.key").stat().st_mode & 0o777 == 0o600
+    assert (place / "server.key.old").read_bytes() == b"old"
+    certificates.read_certificate(place / "server.pem").verify_directly_issued_by(ca)
+    assert certificates.read_certificate(place / "server.pem").not_valid_after_utc <= ca.not_valid_after_utc
+    assert not any("server.pem" in line for line in federation_problems(federation))
+
+
+def test_a_ca_that_ends_soon_cannot_renew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(keys, "DAYS", 30)
+    keys.server_certificate(tmp_path, ["localhost"])
+    with pytest.raises(FederationError, match="the CA itself ends in 29 days"):
+        certificates.renew(tmp_path)
+    assert datetime.timedelta(days=certificates.AHEAD) > datetime.timedelta(days=29)
+
+
+def test_a_monitor_reads_the_state(federation: FederationDirectory) -> None:
+    text = metrics_text(federation)
+    assert "chase_up 0\n" in text
+    assert "chase_rounds_done 0\n" in text
+    assert "chase_certificate_days_left 82" in text
+    assert CliRunner().invoke(app, ["federation", "metrics", str(federation.path)]).stdout.startswith("chase_up 0")
+
+
+def test_flipped_bits_in_a_sample_are_found_named_at_the_site_and_refused_by_the_handshake(tmp_path: Path) -> None:
+    site = tiny_site(tmp_path / "home", 1)
+    assert not any("damaged" in line for line in site_problems(site))
+    arrays = site.read("samples")
+    inputs = arrays["inputs"].copy()
+    inputs.reshape(inputs.shape[0], -1)[3, 0] ^= 1
+    site.write("samples", {**arrays, "inputs": inputs})
+    assert any("1 samples are damaged" in line for line in site_problems(site))
+    settings = tiny_settings()
+    own = turn.agreement_of(settings, site.samples(), site.classes)
+    assert turn.objections(site, settings, own) == [
+        "1 samples are damaged at the site: `chase site health` there names them"
+    ]
+
+
+def test_who_is_late_and_how_slow_is_told_by_site() -> None:
+    lines = [
+        {"sites": {"seconds": {"a": 1.0, "b": 75.0}, "late": ["b"], "missing": []}},
+        {"sites": {"seconds": {"a": 2.0}, "late": [], "missing": ["b"]}},
+    ]
+    assert lateness(lines) == {"a": (2.0, 0), "b": (75.0, 2)}
