@@ -65,7 +65,7 @@ def test_the_loopback_version_runs_as_written(tmp_path: Path) -> None:
 
 def test_every_command_and_option_that_it_names_exists() -> None:
     text = DOC.read_text(encoding="utf-8").replace("\\\n", " ")
-    assert len(blocks("ini")) == 3
+    assert len(blocks("ini")) == 4
     assert len(blocks("nginx")) == 1
     groups = typer.main.get_command(app).commands  # type: ignore[attr-defined]
     for group, command in sorted(set(re.findall(r"chase (federation|site) ([a-z]+)", text))):
