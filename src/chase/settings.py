@@ -19,11 +19,12 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from chase.acquisition.catalog import METHODS, find_method
 from chase.acquisition.hybrid import DEFAULT_KEYS
 from chase.acquisition.strategy import AcquisitionStrategy
+from chase.core import plugins
 from chase.core.errors import SettingsError, unknown
 from chase.data.options import DataOptions, Normalisation
 from chase.learning.losses import AlignOn
 from chase.models.layers import Init
-from chase.server.aggregation import SERVERS, ClientWeights
+from chase.server.aggregation import SERVERS, ClientWeights, find_server
 
 PRESETS = Path(__file__).parent / "presets"
 
@@ -38,6 +39,18 @@ FEATURES = ("patches", "hashed-text", "table", "given", "net")
 """Feature maps of the closed-form learner."""
 
 AlignMode = Literal["none", "local", "global", "both", "all-global"]
+
+
+PARTITIONS = {
+    "classes": "classes_per_client classes per client",
+    "dirichlet": "shares of each class drawn from Dirichlet(alpha)",
+    "iid": "every client alike",
+    "natural": "by the owners that the data names",
+    "shards-reference": "shards as in the authors' code; clients share samples",
+}
+LOSSES = {"cross-entropy": "mean cross-entropy", "kcfu": "KAFAL's knowledge-compensatory loss"}
+ANNOTATORS = {"oracle": "the truth, with wrong_labels and answer_delay", "page": "for one client a person, on a page"}
+"""What these settings may name besides things of one's own."""
 
 
 class SettingsGroup(BaseModel):
@@ -91,9 +104,7 @@ class ClientSettings(SettingsGroup):
     """How many clients, and which samples and first labels each holds."""
 
     clients: int = Field(10, ge=1, le=100_000, description="number of clients K")
-    partition: Literal["classes", "dirichlet", "iid", "natural", "shards-reference"] = Field(
-        "classes", description="how samples are divided among the clients"
-    )
+    partition: str = Field("classes", description="how samples are divided among the clients")
     classes_per_client: int = Field(2, ge=1, description="C_k, for partition = classes")
     data_share: float = Field(
         1.0, gt=0, le=1, description="share of each client's samples that is used, for a quick look"
@@ -149,7 +160,7 @@ class TrainingSettings(SettingsGroup):
     momentum: float = Field(0.5, ge=0, lt=1, description="momentum of local SGD")
     weight_decay: float = Field(0.0, ge=0, description="weight decay of local SGD")
     prox: float = Field(0.0, ge=0, description="FedProx: weight of prox/2 ||w - w_start||^2 in local training")
-    loss: Literal["cross-entropy", "kcfu"] | None = Field(None, description="labelled loss; unset = as the method says")
+    loss: str | None = Field(None, description="labelled loss; unset = as the method says")
     align: AlignMode | None = Field(None, description="alignment loss; unset = as the method says")
     align_on: AlignOn = Field(
         "logits",
@@ -198,9 +209,7 @@ class AnnotatorSettings(SettingsGroup):
     period: int = Field(1, ge=1, description="turns between requests, for behaviour = free")
     wrong_labels: float = Field(0.0, ge=0, le=1, description="chance that an answer is wrong")
     answer_delay: int = Field(0, ge=0, description="turns until an answer comes")
-    annotator: Literal["oracle", "page"] = Field(
-        "oracle", description="who labels: the truth, or for one client a person"
-    )
+    annotator: str = Field("oracle", description="who labels: the truth, or for one client a person")
     page_client: int = Field(0, ge=0, description="the client a person labels, for annotator = page")
     wait: float = Field(0.0, ge=0, description="seconds that a round waits for that person's answers")
     patience: int = Field(0, ge=0, description="turns until an unanswered sample returns (0 = never)")
@@ -310,13 +319,13 @@ class Settings(  # the last group first: pydantic collects the fields of the las
 
     @model_validator(mode="after")
     def _fits(self) -> Settings:
-        if ":" not in self.strategy and self.strategy not in (RECOMMENDED, *METHODS):
-            raise ValueError(unknown("strategy", self.strategy, [RECOMMENDED, *METHODS]))
+        for kind, names in NAMED.items():
+            value = getattr(self, kind)
+            if value is not None:
+                plugins.check_name(kind, value, names)
         for name in self.log_to:
             if name not in LOGGERS:
                 raise ValueError(unknown("logger", name, LOGGERS))
-        if self.server not in SERVERS:
-            raise ValueError(unknown("server", self.server, SERVERS))
         return self
 
     def resolved(self) -> Settings:
@@ -329,7 +338,7 @@ class Settings(  # the last group first: pydantic collects the fields of the las
             "freeze": method.freeze and not whole_pool if self.freeze is None else self.freeze,
             "subset": method.subset and not whole_pool if self.subset is None else self.subset,
             "loss": method.loss if self.loss is None else self.loss,
-            "server_lr": SERVERS[self.server].lr if self.server_lr is None else self.server_lr,
+            "server_lr": find_server(self.server).lr if self.server_lr is None else self.server_lr,
         }
         if self.learner == "closed-form":
             fill |= self._closed_form_choices()
@@ -383,9 +392,9 @@ class Settings(  # the last group first: pydantic collects the fields of the las
             raise SettingsError(
                 f"normalisation = '{self.normalisation}' and channel_mean or channel_std are both given: leave one out"
             )
-        if self.loss == "kcfu" and "loss_module" in self.needs:
+        if self.loss != "cross-entropy" and "loss_module" in self.needs:
             raise SettingsError(
-                f"loss = 'kcfu', but strategy '{self.strategy}' trains with a loss of its own: leave `loss` out"
+                f"loss = '{self.loss}', but strategy '{self.strategy}' trains with a loss of its own: leave `loss` out"
             )
         if self.model == "global" and "model" not in self.needs and self.learner == "network":
             raise SettingsError(
@@ -489,6 +498,16 @@ def _range(key: str, text: str) -> tuple[float, float] | tuple[()]:
     return numbers[0], numbers[1]
 
 
+NAMED: dict[str, Mapping[str, Any]] = {
+    "strategy": {RECOMMENDED: None, **METHODS},
+    "server": SERVERS,
+    "partition": PARTITIONS,
+    "loss": LOSSES,
+    "annotator": ANNOTATORS,
+}
+"""Settings that name a thing, and what is built in; ``net`` and ``data`` are checked where they are used."""
+
+
 def about_group(name: str) -> str:
     """What the settings of a group are about, in a line."""
     text = (GROUPS[name].__doc__ or "").splitlines()[0].rstrip(".")
@@ -563,12 +582,15 @@ def values_of(name: str) -> dict[str, Any]:
     known = presets()
     if name in known:
         return read_file(known[name])
+    if name in plugins.offered("preset"):
+        return flatten(plugins.find("preset", name))
     if name.endswith(".toml"):
         values = read_file(Path(name))
         if "data" not in values:
             raise SettingsError(f'{name} does not say which data to use: add a line such as data = "digits" or a path')
         return beside(Path(name), values)
-    raise SettingsError(unknown("preset", name, known) + "; or give a TOML file, a folder of images or a table")
+    names = plugins.known_names("preset", known)
+    raise SettingsError(unknown("preset", name, names) + "; or give a TOML file, a folder of images or a table")
 
 
 def beside(file: Path, values: dict[str, Any]) -> dict[str, Any]:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import copy
+import functools
+import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from chase.acquisition.badge import Badge
 from chase.acquisition.balanced_margin import BalancedMargin
@@ -26,8 +29,8 @@ from chase.acquisition.random import Random
 from chase.acquisition.strategy import NEEDS, AcquisitionStrategy
 from chase.acquisition.tod import TemporalDiscrepancy
 from chase.acquisition.typical import Typical
+from chase.core import plugins
 from chase.core.errors import SettingsError, unknown
-from chase.models.catalog import load_object
 
 
 @dataclass(frozen=True)
@@ -78,16 +81,29 @@ METHODS: dict[str, MethodEntry] = {
 }
 
 
+def _copied(name: str, strategy: AcquisitionStrategy) -> AcquisitionStrategy:
+    """An instance anew, whenever it is used: what it kept from turn to turn would differ between engines."""
+    try:
+        return copy.deepcopy(strategy)
+    except Exception as error:
+        raise SettingsError(
+            f"strategy '{name}' cannot be copied ({type(error).__name__}: {error}): leave what cannot be copied out of "
+            "it, or pass its class"
+        ) from error
+
+
 def find_method(name: str) -> MethodEntry:
-    """A method by name, or a strategy of one's own as ``package.module:Class``."""
-    if ":" in name:
-        made = load_object("strategy", name)
-        if not hasattr(made, "select") or not hasattr(made, "needs"):
-            raise SettingsError(f"strategy '{name}' needs an attribute `needs` and a method `select`")
-        odd = sorted(set(made.needs) - set(NEEDS)) if isinstance(made.needs, frozenset | set) else []
-        if odd:
-            raise SettingsError(unknown(f"need of strategy '{name}'", odd[0], NEEDS))
-        return MethodEntry(name, made)
-    if name not in METHODS:
-        raise SettingsError(unknown("strategy", name, METHODS))
-    return METHODS[name]
+    """A method by name, or a strategy of one's own: an object, of another package, or ``package.module:Class``."""
+    if name in METHODS:
+        return METHODS[name]
+    made = plugins.find("strategy", name, METHODS)
+    if isinstance(made, MethodEntry):
+        return made
+    if isinstance(made, functools.partial):
+        made = made()
+    if not hasattr(made, "select") or not hasattr(made, "needs"):
+        raise SettingsError(f"strategy '{name}' needs an attribute `needs` and a method `select`")
+    odd = sorted(set(made.needs) - set(NEEDS)) if isinstance(made.needs, frozenset | set) else []
+    if odd:
+        raise SettingsError(unknown(f"need of strategy '{name}'", odd[0], NEEDS))
+    return MethodEntry(name, cast(Any, made) if inspect.isclass(made) else lambda: _copied(name, made))

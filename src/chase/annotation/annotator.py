@@ -5,7 +5,7 @@ Annotators never block: ``ask`` files questions, ``answers`` returns what is rea
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -37,6 +37,17 @@ class Answer:
     label: int | None
     by: str
     reason: str = ""
+
+
+@dataclass(frozen=True)
+class Desk:
+    """What a simulated annotator of one's own is made with, one per client."""
+
+    client: int
+    truth: Mapping[int, int]
+    """The class of each of the client's samples, by id; -1 where nobody knows."""
+    num_classes: int
+    seed: int
 
 
 class Annotator(Protocol):

@@ -1,4 +1,4 @@
-"""``chase list``: presets, data sets, strategies, networks and settings."""
+"""``chase list``: presets, data sets, strategies, networks, ..., with those of other packages, and settings."""
 
 from __future__ import annotations
 
@@ -14,9 +14,12 @@ from rich.table import Table
 from chase import settings as settings_room
 from chase.acquisition.catalog import METHODS
 from chase.closed_form.catalog import MAPS
+from chase.core import plugins
 from chase.core.errors import SettingsError, unknown
 from chase.data.sources import SOURCES
 from chase.models.catalog import NETS
+from chase.server.aggregation import SERVERS
+from chase.studies.catalog import STUDIES
 
 
 def register(app: typer.Typer) -> None:
@@ -31,12 +34,20 @@ def catalogue() -> dict[str, dict[str, str]]:
         for name, path in settings_room.presets().items()
     }
     fields = settings_room.Settings.model_fields
+    named = {
+        "preset": ("presets", about),
+        "data": ("data sets", SOURCES),
+        "partition": ("partitions", settings_room.PARTITIONS),
+        "net": ("models", {name: text for name, (text, _) in NETS.items()}),
+        "features": ("feature maps", {name: text for name, (text, _) in MAPS.items()}),
+        "loss": ("losses", settings_room.LOSSES),
+        "strategy": ("strategies", recommended() | {name: method.about for name, method in METHODS.items()}),
+        "annotator": ("annotators", settings_room.ANNOTATORS),
+        "server": ("server rules", {name: kind.about for name, kind in SERVERS.items()}),
+        "study": ("studies", {name: study.about for name, study in STUDIES.items()}),
+    }
     return {
-        "presets": about,
-        "data sets": dict(SOURCES),
-        "strategies": recommended() | {name: method.about for name, method in METHODS.items()},
-        "features": {name: text for name, (text, _) in MAPS.items()},
-        "models": {name: text for name, (text, _) in NETS.items()},
+        **{title: plugins.about_offered(kind) | dict(entries) for kind, (title, entries) in named.items()},
         "settings": {name: f"{field.description} [{field.default}]" for name, field in fields.items()},
     }
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import difflib
 import json
 from collections.abc import Mapping, Sequence
-from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -20,6 +19,7 @@ from chase.cli.terminal import print_table
 from chase.core.errors import SettingsError
 from chase.data import sources
 from chase.home.page.serving import PORT, Address, bind
+from chase.library import new_directory
 from chase.report import tables
 from chase.report.runs import read_run
 from chase.run.comparison import is_comparison, method_changes, plan_arms, read_arms
@@ -125,12 +125,6 @@ def values_of(name: str, changes: Mapping[str, Any]) -> dict[str, Any]:
 def given(**options: Any) -> dict[str, Any]:
     """The options that were given, as changes of settings."""
     return {key: value for key, value in options.items() if value is not None}
-
-
-def new_directory(preset: str, what: str) -> Path:
-    """A directory below ``runs`` that tells what it holds and when it was begun."""
-    stamp = datetime.now().strftime("%Y%m%d-%H%M%S")
-    return Path("runs") / f"{Path(preset).resolve().stem}-{what.replace(':', '.')}-{stamp}"
 
 
 def resume(

@@ -24,7 +24,7 @@ from chase.core.errors import SettingsError
 from chase.report.cells import Cell
 from chase.report.tables import ReportTable, duration
 from chase.studies import recommend
-from chase.studies.catalog import STUDIES, find_study
+from chase.studies.catalog import all_studies, find_study
 from chase.studies.job import is_done
 from chase.studies.plan import Options, StudyJob, StudyPlan, plan, plan_file, write_plan
 from chase.studies.runner import Progress, check, held, look, run_jobs, seconds_left
@@ -178,9 +178,11 @@ def publish(directory: Annotated[Path, typer.Argument(metavar="DIR", help="Where
 def show_studies(as_json: JsonOpt = False) -> None:
     """List the studies and what each of them runs."""
     if as_json:
-        print(json.dumps({name: entry.about for name, entry in STUDIES.items()}))
+        print(json.dumps({name: entry.about for name, entry in all_studies().items()}))
         return
-    print_table(ReportTable(("study", "what it runs"), [[s.name, s.about] for s in STUDIES.values()], text_columns=2))
+    print_table(
+        ReportTable(("study", "what it runs"), [[s.name, s.about] for s in all_studies().values()], text_columns=2)
+    )
 
 
 def show_plan(work: StudyPlan, workers: int, as_json: bool) -> None:

@@ -9,18 +9,19 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from chase.annotation.annotator import Annotator
+from chase.annotation.annotator import Annotator, Desk
 from chase.annotation.behaviour import Behaviour, behaviours, per_cycle
 from chase.annotation.oracle import Oracle
 from chase.client.context import ClientContext
 from chase.client.spec import net_spec
 from chase.client.turn import Client, StateStore
 from chase.closed_form.model import build_model
+from chase.core import plugins
 from chase.core.errors import SettingsError
 from chase.core.messages import ClientId
 from chase.core.pools import SampleIds
 from chase.data.resident import Samples
-from chase.settings import Settings
+from chase.settings import ANNOTATORS, Settings
 
 
 @dataclass(frozen=True)
@@ -53,9 +54,22 @@ def build_client(
     for_people = not isinstance(annotator, Truth)
     context = ClientContext(number, settings, samples, net, num_classes, behaviour, for_people)
     if isinstance(annotator, Truth):
-        ids, labels, wrong, delay = annotator.ids, annotator.labels, settings.wrong_labels, settings.answer_delay
-        annotator = Oracle(ids, labels, num_classes, seed=settings.seed, wrong=wrong, delay=delay)
+        annotator = simulated_annotator(number, settings, num_classes, annotator)
     return Client(context, annotator, store)
+
+
+def simulated_annotator(number: ClientId, settings: Settings, num_classes: int, truth: Truth) -> Annotator:
+    """Who answers from the truth: the oracle, or an annotator of one's own, made anew for each client."""
+    if settings.annotator in ANNOTATORS:
+        wrong, delay = settings.wrong_labels, settings.answer_delay
+        return Oracle(truth.ids, truth.labels, num_classes, seed=settings.seed, wrong=wrong, delay=delay)
+    known = dict(zip(truth.ids.tolist(), truth.labels.tolist(), strict=True))
+    make = plugins.find("annotator", settings.annotator, ANNOTATORS)
+    made: Annotator = make(Desk(number, known, num_classes, settings.seed))
+    missing = [name for name in ("ask", "withdraw", "answers") if not callable(getattr(made, name, None))]
+    if missing:
+        raise SettingsError(f"annotator '{settings.annotator}' has no method {' and no method '.join(missing)}")
+    return made
 
 
 def usual_behaviours(settings: Settings) -> list[Behaviour]:

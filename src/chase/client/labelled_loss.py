@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
 import numpy as np
+from torch import Tensor, nn
 
 from chase.client.context import ClientContext, Costs
 from chase.client.state import ClientState
+from chase.core import plugins
+from chase.core.errors import SettingsError
 from chase.core.messages import RoundOrder
 from chase.core.randomness import rng
 from chase.core.weights import Array
@@ -24,7 +27,7 @@ from chase.learning.loss_prediction import (
     to_extras,
     with_taps,
 )
-from chase.learning.training import LabeledLoss
+from chase.learning.training import LabeledLoss, Step
 from chase.models.net import set_weights
 
 
@@ -42,6 +45,24 @@ class MethodLoss:
         return {} if self.predictor is None else to_extras(self.predictor)
 
 
+@dataclass(frozen=True)
+class GivenLoss:
+    """A loss of one's own: a function of logits (batch, classes) and labels (batch,) that gives one number."""
+
+    function: Callable[[Tensor, Tensor], Tensor]
+
+    def parameters(self) -> Sequence[nn.Parameter]:
+        """Those of the function, where it is a module with some."""
+        return list(self.function.parameters()) if isinstance(self.function, nn.Module) else []
+
+    def loss(self, net: nn.Module, outputs: Tensor, y: Tensor, step: Step) -> Tensor:
+        """What the function gives, a mean over the batch for example."""
+        found = self.function(outputs, y)
+        if not isinstance(found, Tensor) or found.ndim:
+            raise SettingsError(f"loss '{plugins.name_of(self.function)}' must give one number, a tensor of shape ()")
+        return found
+
+
 @contextmanager
 def method_loss(context: ClientContext, state: ClientState, order: RoundOrder, costs: Costs) -> Iterator[MethodLoss]:
     """The loss for one turn; the network's blocks are tapped only while inside."""
@@ -57,8 +78,10 @@ def method_loss(context: ClientContext, state: ClientState, order: RoundOrder, c
         costs.inferences += loss.inferences
         pool = compensation_pool(context, state)
         costs.inferred.append(pool[np.isin(context.samples.rows(pool).numpy(), loss.inferred_rows.numpy())])
-    else:
+    elif context.settings.loss in (None, "cross-entropy"):
         yield MethodLoss()
+    else:
+        yield MethodLoss(GivenLoss(plugins.find("loss", str(context.settings.loss))))
 
 
 def compensation_pool(context: ClientContext, state: ClientState) -> Array:

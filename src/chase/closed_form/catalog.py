@@ -13,7 +13,8 @@ from chase.closed_form.hashed_text import HashedText
 from chase.closed_form.net import NetFeatures
 from chase.closed_form.patches import Patches
 from chase.closed_form.table import Table
-from chase.core.errors import SettingsError, unknown
+from chase.core import plugins
+from chase.core.errors import SettingsError
 from chase.data.resident import Kind
 
 MAPS: dict[str, tuple[str, Callable[..., FeatureMap]]] = {
@@ -32,7 +33,8 @@ def make_map(
     """The feature map of a name ("auto": by the kind of data)."""
     name = BY_KIND[spec.kind] if name == "auto" else name
     if name not in MAPS:
-        raise SettingsError(unknown("features", name, ["auto", *MAPS]))
+        made: FeatureMap = plugins.find("features", name, ["auto", *MAPS])(spec, seed=seed)
+        return made
     options: dict[str, Any] = {}
     if name == "net":
         if net is None:

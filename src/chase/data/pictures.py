@@ -49,7 +49,6 @@ _UNREADABLE = (
     Image.DecompressionBombError,
     Image.DecompressionBombWarning,
 )
-warnings.filterwarnings("ignore", category=Image.DecompressionBombWarning)  # sizes are checked here
 
 
 class PictureError(DataError):
@@ -184,7 +183,9 @@ def is_dicom(raw: RAW | None) -> bool:
 def _open(raw: RAW | None) -> Image.Image:
     if raw is None or raw == b"":
         raise ValueError("it is empty")
-    return Image.open(raw if isinstance(raw, Path) else io.BytesIO(raw))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", Image.DecompressionBombWarning)  # sizes are checked here
+        return Image.open(raw if isinstance(raw, Path) else io.BytesIO(raw))
 
 
 def _check_size(image: Image.Image) -> None:

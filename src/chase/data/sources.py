@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from chase.core import plugins
 from chase.core.errors import DataError, unknown
 from chase.core.randomness import rng
 from chase.data import hub, readers, tables
@@ -97,6 +98,8 @@ def read(name: str, data_dir: str, options: DataOptions) -> DataSet:
     """The data set as it is kept, normalised by its own statistics."""
     if name == "digits":
         return digits()
+    if name.startswith(plugins.OBJECT) or (name not in SOURCES and name in plugins.offered("data")):
+        return own_data(name)
     if name not in KNOWN and not name.startswith(hub.PREFIX) and looks_like_path(name):
         own = load_own(Path(name), options).data_set()
         folder = Path(name) if own.train_files is None else Path(name) if Path(name).is_dir() else Path(name).parent
@@ -106,10 +109,21 @@ def read(name: str, data_dir: str, options: DataOptions) -> DataSet:
     return (load_known(name, place, options) if name in KNOWN else load_own(place, options)).data_set()
 
 
+def own_data(name: str) -> DataSet:
+    """A data set that was passed as an object, or that another package makes."""
+    found = plugins.find("data", name)
+    made = found() if callable(found) else found
+    if not isinstance(made, DataSet):
+        raise DataError(f"data '{name}' is a {type(made).__name__}, not a DataSet: make one with chase.make_data")
+    return made
+
+
 def check_name(name: str) -> None:
     """Refuse a name that is neither known nor on the hub."""
     if name not in SOURCES and not name.startswith(hub.PREFIX):
-        raise DataError(unknown("data set", name, SOURCES) + "; or a path, or hub:owner/set")
+        raise DataError(
+            unknown("data set", name, plugins.known_names("data", SOURCES)) + "; or a path, or hub:owner/set"
+        )
 
 
 def looks_like_path(name: str) -> bool:

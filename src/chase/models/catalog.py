@@ -1,19 +1,17 @@
-"""Networks by name: a literal table, and ``package.module:function`` for one's own."""
+"""Networks by name: a literal table; one's own is an object, of another package, or ``package.module:function``."""
 
 from __future__ import annotations
 
-import importlib
-import os
-import sys
+import copy
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 import torch
 from torch import nn
 
-from chase.core.errors import SettingsError, unknown
+from chase.core import plugins
+from chase.core.errors import SettingsError
 from chase.core.randomness import fold, torch_rng
 from chase.data.resident import Samples
 from chase.models.convnets import CifarCNN, MnistCNN, TinyCNN
@@ -70,34 +68,18 @@ def takes(net: str) -> str:
     return "texts" if net in TEXT_NETS else "tables or vectors" if net in FLAT_NETS else "images"
 
 
-def load_object(kind: str, path: str) -> Any:
-    """The object that ``package.module:name`` names."""
-    module, _, name = path.partition(":")
-    if os.getcwd() not in sys.path:
-        sys.path.append(os.getcwd())  # a module beside the settings, whatever the command was started from
-    try:
-        found = importlib.import_module(module)
-    except Exception as error:
-        raise SettingsError(f"{kind} '{path}': cannot import '{module}' ({type(error).__name__}: {error})") from error
-    if not hasattr(found, name):
-        raise SettingsError(f"{kind} '{path}': module '{module}' has no '{name}'")
-    return getattr(found, name)
-
-
 def build(spec: NetSpec, seed: int) -> nn.Module:
     """The network with its seeded initial weights.
 
     The networks of the table start as the paper says; one's own starts as its function makes it, with
     torch's generator seeded. For texts the function gets the size of the vocabulary as a fourth argument.
     """
-    own = ":" in spec.name
-    if not own and spec.name not in NETS:
-        raise SettingsError(unknown("net", spec.name, NETS))
+    own = spec.name not in NETS
     kind = "texts" if spec.vocabulary else "tables or vectors" if len(spec.shape) == 1 else "images"
     if not own and takes(spec.name) != kind:
         fit = [name for name in NETS if takes(name) == kind]
         raise SettingsError(f"net = {spec.name} does not take {kind}; for these: {', '.join(fit)}")
-    make = load_object("net", spec.name) if own else NETS[spec.name][1]
+    make = _own_net(spec.name) if own else NETS[spec.name][1]
     more = (spec.vocabulary,) if spec.vocabulary else ()
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(fold(seed, "init-default"))
@@ -113,6 +95,17 @@ def build(spec: NetSpec, seed: int) -> nn.Module:
     if not own:
         draw_weights_(net, spec.init, torch_rng(seed, "init"))
     return net
+
+
+def _own_net(name: str) -> Callable[..., nn.Module]:
+    """What makes a network that is not built in; a network itself is copied, its weights with it."""
+    found = plugins.find("net", name, NETS)
+    if isinstance(found, nn.Module):
+        return lambda *_: copy.deepcopy(found)
+    if not callable(found):
+        raise SettingsError(f"net '{name}' is a {type(found).__name__}: give a torch.nn.Module or what makes one")
+    made: Callable[..., nn.Module] = found
+    return made
 
 
 def check_outputs(net: nn.Module, spec: NetSpec) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from chase.client import spec
+from chase.core.caller import one_thread
 from chase.core.errors import CheckpointError, RunDirectoryError
 from chase.core.files import write_atomically
 from chase.data.coverage import Coverage, warnings
@@ -146,7 +147,7 @@ class Experiment:
 
     def run(self, on_round: Callable[[Metrics], None] = lambda metrics: None) -> list[Metrics]:
         """All rounds that are left; returns the metrics of every round."""
-        with self.record.held():
+        with self.record.held(), one_thread():
             return self._run(on_round)
 
     def _run(self, on_round: Callable[[Metrics], None]) -> list[Metrics]:

@@ -23,7 +23,8 @@ from typing import Literal, Protocol
 
 import numpy as np
 
-from chase.core.errors import UpdateError
+from chase.core import plugins
+from chase.core.errors import SettingsError, UpdateError
 from chase.core.messages import ClientId
 from chase.core.randomness import rng
 from chase.core.weights import Array, Arrays, Weights
@@ -236,10 +237,24 @@ class ServerKind:
 
     rule: ServerRule
     lr: float
+    about: str = ""
 
 
 SERVERS: dict[str, ServerKind] = {
-    "fedavg": ServerKind(fed_avg, 1.0),
-    "fedavgm": ServerKind(fed_avg_m, 1.0),
-    "fedadam": ServerKind(fed_adam, 0.01),
+    "fedavg": ServerKind(fed_avg, 1.0, "the mean itself"),
+    "fedavgm": ServerKind(fed_avg_m, 1.0, "momentum over the changes of the rounds"),
+    "fedadam": ServerKind(fed_adam, 0.01, "Adam over the changes of the rounds"),
 }
+
+
+def find_server(name: str) -> ServerKind:
+    """A server rule by name, or one's own: an object, of another package, or ``package.module:function``."""
+    if name in SERVERS:
+        return SERVERS[name]
+    found = plugins.find("server", name, SERVERS)
+    if isinstance(found, ServerKind):
+        return found
+    if not callable(found):
+        raise SettingsError(f"server '{name}' is a {type(found).__name__}, not a function of start, mean, state, plan")
+    rule: ServerRule = found
+    return ServerKind(rule, 1.0)

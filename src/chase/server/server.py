@@ -19,7 +19,7 @@ from chase.core.weights import Array, Arrays, Weights, check_fits, part_of, pref
 from chase.learning.loss_prediction import new_predictor, to_extras, with_taps
 from chase.models.catalog import NetSpec
 from chase.models.net import get_weights, start_from
-from chase.server.aggregation import SERVERS, Mean, Part, ServerPlan, average, client_weights
+from chase.server.aggregation import Mean, Part, ServerPlan, average, client_weights, find_server
 from chase.server.robust import capped_shares, median, trimmed_mean
 from chase.settings import Settings
 
@@ -126,7 +126,7 @@ class Server:
         self.notes: list[str] = []
         """What the user should know of the averages so far."""
         self._plan = ServerPlan(
-            lr=SERVERS[settings.server].lr if settings.server_lr is None else settings.server_lr,
+            lr=find_server(settings.server).lr if settings.server_lr is None else settings.server_lr,
             momentum=settings.server_momentum,
             beta2=settings.server_beta2,
             tau=settings.server_tau,
@@ -183,7 +183,7 @@ class Server:
             extras = [(u.client, u.extras, weights[u.client]) for u in counted]
             combined = self._combined([(u.client, u.weights, weights[u.client]) for u in counted])
             mean = combined, self._combined(extras) if self.extras else {}
-        rule = SERVERS[self.settings.server].rule
+        rule = find_server(self.settings.server).rule
         self.weights, self._rule_state = rule(self.weights, mean[0], self._rule_state, self._plan)
         self.extras = mean[1]
 

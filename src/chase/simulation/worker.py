@@ -19,6 +19,7 @@ from typing import Any
 
 import torch
 
+from chase.core import plugins
 from chase.core.arena import Arena
 from chase.core.errors import ChaseError
 from chase.core.messages import RoundOrder
@@ -40,6 +41,7 @@ def pack_world(world: World) -> tuple[dict[str, Any], dict[str, Array]]:
     """The world as plain values and arrays."""
     header = {
         "settings": world.settings.model_dump(),
+        "objects": plugins.pack(lambda kind: getattr(world.settings, kind, None)),
         "num_classes": world.num_classes,
         "train": _describe(world.samples),
         "test": _describe(world.test),
@@ -56,6 +58,7 @@ def pack_world(world: World) -> tuple[dict[str, Any], dict[str, Array]]:
 
 def unpack_world(header: dict[str, Any], arrays: dict[str, Array]) -> World:
     """The world that ``pack_world`` took apart; its arrays stay where they are."""
+    plugins.unpack(header["objects"])
     return World(
         settings=Settings(**header["settings"]),
         samples=_samples(header["train"], arrays["train"]),

@@ -12,6 +12,7 @@ from torch import nn
 from chase.annotation.behaviour import Behaviour
 from chase.client.build import Truth, behaviour_of, build_net, usual_behaviours
 from chase.client.state import ClientState
+from chase.core import plugins
 from chase.core.errors import DataError, SettingsError
 from chase.core.messages import ClientId
 from chase.core.pools import SampleIds
@@ -49,9 +50,26 @@ def owners_of(settings: Settings, data: DataSet) -> SampleIds:
     return partition.natural_owners(data.group_sizes, settings.clients, settings.min_owned, settings.seed)
 
 
+def own_partition(settings: Settings, data: DataSet) -> list[SampleIds]:
+    """The parts that a partition of one's own makes: row numbers of the training part, an array per client."""
+    name = settings.partition
+    made = [np.asarray(part) for part in plugins.find("partition", name, PARTITIONS)(settings, data)]
+    if len(made) != settings.clients:
+        raise DataError(f"partition '{name}' made {len(made)} parts for {settings.clients} clients")
+    for client, part in enumerate(made):
+        whole = part.ndim == 1 and (part.size == 0 or np.issubdtype(part.dtype, np.integer))
+        if not whole or (part.size and not 0 <= part.min() <= part.max() < len(data.train)):
+            raise DataError(
+                f"partition '{name}' gave client {client} something else than row numbers from 0 to "
+                f"{len(data.train) - 1}"
+            )
+    return [np.unique(part).astype(np.int64) for part in made]
+
+
 def split_among_clients(settings: Settings, data: DataSet) -> Parts:
     """The rows of each client; one without any is refused."""
-    found = PARTITIONS[settings.partition](settings, data)
+    name = settings.partition
+    found = PARTITIONS[name](settings, data) if name in PARTITIONS else own_partition(settings, data)
     if settings.data_share < 1.0:
         found = [partition.some_rows(part, settings.data_share, settings.seed, c) for c, part in enumerate(found)]
     known = data.train_labels >= 0

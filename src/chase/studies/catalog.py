@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from chase.core.errors import SettingsError, unknown
+from chase.core import plugins
+from chase.core.errors import SettingsError
 from chase.studies import (
     ablation,
     authors,
@@ -49,6 +50,14 @@ STUDIES: dict[str, Study] = {module.STUDY.name: module.STUDY for module in _MODU
 
 def find_study(name: str) -> Study:
     """A study by name."""
-    if name not in STUDIES:
-        raise SettingsError(unknown("study", name, STUDIES))
-    return STUDIES[name]
+    if name in STUDIES:
+        return STUDIES[name]
+    found = plugins.find("study", name, STUDIES)
+    if not isinstance(found, Study):
+        raise SettingsError(f"study '{name}' is a {type(found).__name__}, not a chase.studies.study.Study")
+    return found
+
+
+def all_studies() -> dict[str, Study]:
+    """Every study by name, those of other packages included."""
+    return STUDIES | {name: find_study(name) for name in plugins.offered("study") if name not in STUDIES}

@@ -14,6 +14,7 @@ from functools import lru_cache
 import torch
 
 from chase.closed_form.model import build_model
+from chase.core.caller import one_thread
 from chase.data.resident import DataSet
 from chase.learning.training import TrainingOptions, TrainingTask, train
 from chase.run.experiment import net_spec
@@ -45,7 +46,11 @@ class Sizes:
 
 def measure(settings: Settings, data: DataSet) -> Speed:
     """Time some steps of training and some inferences of this network, in this process, with one thread."""
-    torch.set_num_threads(1)
+    with one_thread():
+        return _measure(settings, data)
+
+
+def _measure(settings: Settings, data: DataSet) -> Speed:
     net = build_model(net_spec(settings, data), 0)
     few = min(SAMPLE_LABELS, len(data.train))
     watched = torch.arange(min(SAMPLE_WATCHED, len(data.train)))

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import gzip
 import json
-import re
 from pathlib import Path
 
 from chase.core.errors import RunDirectoryError
@@ -19,7 +18,7 @@ from chase.report.export import to_markdown, write_table
 from chase.report.notes import run_notes
 from chase.report.runs import Quantity, accuracy, clock, metric
 from chase.report.sections import round_numbers
-from chase.report.style import GRID, INK, PAPER
+from chase.report.standalone import standalone
 from chase.report.table_files import SUFFIXES, remove_others
 from chase.report.tables import ReportTable, versions
 from chase.settings import from_mapping, presets, read_file, to_toml
@@ -38,10 +37,6 @@ NOTES = "notes.md"
 WHY = "why.md"
 NOT_KEPT = ("command", "settings")
 """Parts of environment.json that name places on one machine or repeat settings.toml."""
-LIGHT = {"var(--ink)": "#1c2127", "var(--grid)": "#dfe3e8", "var(--paper)": "#ffffff", INK: "#1c2127"}
-LIGHT |= {GRID: "#dfe3e8", PAPER: "#ffffff", "var(--font)": "sans-serif", "var(--blue)": "#0072b2"}
-SHOWN = 1.3
-"""Pixels a point: two figures stand beside each other on a page."""
 
 
 def pack(directory: Path, out: Path) -> int:
@@ -81,18 +76,6 @@ def pack_run(run: Path, out: Path) -> None:
         lines = read_jsonl(run / name)
         text = "".join(json.dumps(line) + "\n" for line in lines).encode()
         write_atomically(out / f"{name}.gz", gzip.compress(text, 9, mtime=0))
-
-
-def standalone(svg: str) -> str:
-    """A figure of a page as a file of its own: light colours, ids that never change, and the names that SVG needs."""
-    for variable, colour in LIGHT.items():
-        svg = svg.replace(variable, colour)
-    svg = re.sub(r'((?:\bid="|href="#|url\(#))f\d+-', r"\1", svg)  # only figures of one page need ids of their own
-    names = 'xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink"'
-    box = re.search(r'viewBox="0 0 ([\d.]+) ([\d.]+)"', svg)
-    size = f'width="{SHOWN * float(box[1]):.0f}" height="{SHOWN * float(box[2]):.0f}" ' if box else ""
-    svg = re.sub(r"<svg ", f"<svg {names} {size}", svg, count=1)
-    return re.sub(r"(<svg [^>]*>)", r'\1<rect width="100%" height="100%" fill="#ffffff"/>', svg, count=1) + "\n"
 
 
 def scene_figures(scene: SceneResult) -> dict[str, Drawing]:

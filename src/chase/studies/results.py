@@ -10,7 +10,7 @@ from chase.core.errors import RunDirectoryError
 from chase.report.runs import MethodRuns, RunData, is_run, read_run
 from chase.run.metrics import stop_reason
 from chase.settings import Settings
-from chase.studies.catalog import STUDIES
+from chase.studies.catalog import all_studies
 from chase.studies.plan import StudyJob, StudyPlan, plans_in
 from chase.studies.study import Study, StudyPart
 
@@ -78,7 +78,7 @@ class StudyResult:
 
 def read_study(plan: StudyPlan) -> StudyResult:
     """The runs of a study as they stand."""
-    study = STUDIES.get(plan.study)
+    study = all_studies().get(plan.study)
     if study is None:
         raise RunDirectoryError(f"{plan.path} is of a study '{plan.study}' that this version does not know")
     runs = {job.name: run_of(plan, job) for job in plan.jobs if is_run(plan.directory / job.name)}
