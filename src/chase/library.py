@@ -22,6 +22,8 @@ from chase.settings import Settings
 OnRound = Callable[[Metrics], None]
 Own = Any
 """A name as in the settings, or the object itself."""
+OWN = ("data", "net", "strategy", "partition", "server", "annotator", "loss")
+"""What may be passed as an object."""
 
 
 def run_experiment(
@@ -69,30 +71,10 @@ def load_settings(settings: str | Path | Mapping[str, Any] = "digits", **changes
 
 
 def resume_experiment(
-    directory: str | Path,
-    *,
-    on_round: OnRound = lambda metrics: None,
-    report: bool = True,
-    data: DataSet | None = None,
-    net: Own | None = None,
-    strategy: Own | None = None,
-    partition: Own | None = None,
-    server: Own | None = None,
-    annotator: Own | None = None,
-    loss: Own | None = None,
-    **changes: Any,
+    directory: str | Path, *, on_round: OnRound = lambda metrics: None, report: bool = True, **changes: Own
 ) -> Run:
-    """Go on with a run; objects that it was begun with must be passed again, ``rounds=300`` makes it longer."""
-    own = {
-        "data": data,
-        "net": net,
-        "strategy": strategy,
-        "partition": partition,
-        "server": server,
-        "annotator": annotator,
-        "loss": loss,
-    }
-    with chosen(own) as names:
+    """Resume a run. ``rounds=300`` makes it longer; objects that it was begun with must be passed again, by ``OWN``."""
+    with chosen({kind: changes.pop(kind, None) for kind in OWN}) as names:
         return _finish(Experiment.resume(Path(directory), changes | names), on_round, report)
 
 

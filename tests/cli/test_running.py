@@ -88,3 +88,10 @@ def test_help_shows_defaults_and_an_example_without_stray_backslashes(
     assert f"Example: chase {command}" in said
     assert "[default: " in said or "[required]" in said
     assert "\\" not in said
+
+
+def test_the_page_of_settings_is_up_to_date(monkeypatch, capsys):
+    assert call(monkeypatch, "list", "--markdown") == 0
+    page = Path(__file__).parents[2] / "docs" / "settings.md"
+    made = capsys.readouterr().out
+    assert page.read_text(encoding="utf-8") == made, "run: chase list --markdown > docs/settings.md"

@@ -18,6 +18,8 @@ from chase.core import plugins
 from chase.core.errors import SettingsError, unknown
 from chase.data.sources import SOURCES
 from chase.models.catalog import NETS
+from chase.report.export import to_markdown
+from chase.report.tables import ReportTable
 from chase.server.aggregation import SERVERS
 from chase.studies.catalog import STUDIES
 
@@ -66,6 +68,37 @@ def setting_groups() -> dict[str, dict[str, Any]]:
     }
 
 
+PAGE = """# Settings
+
+All settings, in groups. `chase list training` shows one group, `--set lr=0.1` changes a setting of a run.
+A TOML file may hold flat keys or groups:
+
+```toml
+rounds = 100
+
+[training]
+lr = 0.1
+```
+
+This page is made by `chase list --markdown > docs/settings.md`.
+"""
+
+
+def settings_page() -> str:
+    """docs/settings.md: a table per group."""
+    fields, parts = settings_room.Settings.model_fields, [PAGE]
+    for name, group in setting_groups().items():
+        about = f"{group['about'][0].upper()}{group['about'][1:]}."
+        rows = [[f"`{key}`", _default(fields[key].default), str(fields[key].description)] for key in group["settings"]]
+        table = to_markdown(ReportTable(("setting", "default", "meaning"), rows, text_columns=3))
+        parts.append(f"## {name}\n\n{about}\n\n{table}")
+    return "\n".join(parts)
+
+
+def _default(value: Any) -> str:
+    return "unset" if value is None else f"`{json.dumps(value)}`"
+
+
 WhatArg = Annotated[
     str,
     typer.Argument(
@@ -74,8 +107,15 @@ WhatArg = Annotated[
 ]
 
 
-def show_list(what: WhatArg = "", as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False) -> None:
+def show_list(
+    what: WhatArg = "",
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    markdown: Annotated[bool, typer.Option("--markdown", help="Print the page of all settings.")] = False,
+) -> None:
     """List presets, data sets, strategies, models and settings."""
+    if markdown:
+        print(settings_page(), end="")
+        return
     kinds, groups = catalogue(), setting_groups()
     if as_json:
         print(json.dumps({**kinds, "setting groups": groups}))
