@@ -35,7 +35,9 @@ def show(result: dict[str, Any]) -> None:
         table.add_row(what, bar, f"{read(result):.2f}")
     console.print(table)
     for labels, methods in result["methods"].items():
-        detail = Table(title=f"seconds a round at {labels} labels, phases added up over clients", title_justify="left")
+        detail = Table(
+            title=f"seconds per round at {labels} labels, phases added up over clients", title_justify="left"
+        )
         for column in ("method", "round", *rounds.PHASES, "against random"):
             detail.add_column(column, justify="right")
         for method, row in methods.items():
@@ -50,7 +52,7 @@ def show(result: dict[str, Any]) -> None:
             growth.add_row(*(f"{value:.2f}" if isinstance(value, float) else str(value) for value in row.values()))
         console.print(growth)
     console.print(
-        f"typical script {result['typical']['script']:.1f} s a round, CHASe {result['typical']['chase']:.2f} s; "
+        f"typical script {result['typical']['script']:.1f} s per round, CHASe {result['typical']['chase']:.2f} s; "
         f"bare loop {result['overhead']['bare']:.2f} s, whole round {result['overhead']['chase']:.2f} s; "
         f"one worker {result['workers']['one']:.2f} s, two {result['workers']['two']:.2f} s"
     )

@@ -91,7 +91,7 @@ def client_turn(
 
 
 def seconds_per_round(data: DataSet, labels: int, clients: int = 10, run_clients: int = 4) -> float:
-    """Seconds of a round at default threads (one a core), from ``run_clients`` clients after one that warms up."""
+    """Seconds of a round at default threads (one per core), from ``run_clients`` clients after one that warms up."""
     threads = torch.get_num_threads()
     torch.set_num_threads(os.cpu_count() or 1)
     pictures, draw = Pictures(data), np.random.default_rng(0)

@@ -32,7 +32,7 @@ def test_a_run_opens_as_it_was_created(record: Record) -> None:
 
 def test_a_directory_that_holds_a_run_is_refused(record: Record) -> None:
     record.append(line(1), [])
-    with pytest.raises(RunDirectoryError, match="holds a run already: go on with `chase resume"):
+    with pytest.raises(RunDirectoryError, match="holds a run already: resume with `chase resume"):
         Record.create(record.path, small_settings())
 
 

@@ -151,7 +151,7 @@ class TrainingSettings(SettingsGroup):
 
     augment: bool = Field(False, description="random crops and flips of training images")
     local_epochs: int = Field(10, ge=1, description="local epochs E")
-    batch_size: int = Field(10, ge=1, description="labelled samples a step")
+    batch_size: int = Field(10, ge=1, description="labelled samples per step")
     lr: float = Field(0.01, gt=0, description="learning rate of local SGD")
     optimizer: Literal["sgd", "adam"] = Field("sgd", description="local optimiser; adam wants a smaller lr, e.g. 0.001")
     class_weights: Literal["none", "balanced"] = Field(
@@ -220,11 +220,11 @@ class FederationSettings(SettingsGroup):
 
     form: Literal["continued", "cycles", "reset", "isolated"] = Field(
         "continued",
-        description="one model throughout; fresh start and one request a cycle; fresh start a round; clients alone",
+        description="one model throughout; fresh start and one request per cycle; fresh start per round; clients alone",
     )
-    cycle_rounds: int = Field(25, ge=1, description="rounds a cycle, for form = cycles")
+    cycle_rounds: int = Field(25, ge=1, description="rounds per cycle, for form = cycles")
     cycle_budget: Literal["adaptive", "fixed"] = Field(
-        "adaptive", description="labels a cycle: 0.05 % of the pool a round (1.25 % for 25), or fixed 2.5 %"
+        "adaptive", description="labels per cycle: 0.05 % of the pool per round (1.25 % for 25), or fixed 2.5 %"
     )
     take_part: float = Field(1.0, gt=0, le=1, description="chance that a client takes part in a round")
     share_of_clients: float = Field(1.0, gt=0, le=1, description="exact share of the clients drawn each round")
@@ -271,7 +271,7 @@ class EngineSettings(SettingsGroup):
         "auto", description="how clients are run: worker processes where there are cores for them; ray = on a cluster"
     )
     ray_address: str = Field("", description="Ray cluster for engine = ray (empty = one started on this machine)")
-    workers: int = Field(0, ge=0, le=1024, description="worker processes (0 = one a core)")
+    workers: int = Field(0, ge=0, le=1024, description="worker processes (0 = one per core)")
     kernels: Literal["auto", "plain"] = Field(
         "auto", description="plain = train the small networks by autograd, without the fused steps"
     )
@@ -485,7 +485,7 @@ def _numbers(key: str, text: str) -> tuple[float, ...]:
     try:
         return tuple(float(part) for part in _listed(text))
     except ValueError:
-        raise SettingsError(f"{key} = {text!r} does not fit: give numbers separated by commas") from None
+        raise SettingsError(f"{key} = {text!r} is invalid: give numbers separated by commas") from None
 
 
 def _range(key: str, text: str) -> tuple[float, float] | tuple[()]:
@@ -494,7 +494,7 @@ def _range(key: str, text: str) -> tuple[float, float] | tuple[()]:
     if not numbers:
         return ()
     if len(numbers) != 2 or not numbers[0] < numbers[1]:
-        raise SettingsError(f"{key} = {text!r} does not fit: give the lowest and the highest value, for example 0,4095")
+        raise SettingsError(f"{key} = {text!r} is invalid: give the lowest and the highest value, for example 0,4095")
     return numbers[0], numbers[1]
 
 
@@ -556,7 +556,7 @@ def _sentence(error: Any) -> str:
     message = str(error["msg"]).removeprefix("Value error, ")
     if not error["loc"]:
         return message
-    text = f"{key} = {error['input']!r} does not fit: {message[0].lower()}{message[1:]}"
+    text = f"{key} = {error['input']!r} is invalid: {message[0].lower()}{message[1:]}"
     if key == "model":
         text += " (the network is the setting `net`)"
     return text

@@ -79,9 +79,9 @@ def run(finished: Path, tmp_path: Path) -> Path:
         (["digits", "--strategy", "nowhere:Thing"], "strategy 'nowhere:Thing': cannot import 'nowhere'"),
         (["digits", "--set", "round=3"], "unknown setting 'round'; did you mean 'rounds'? known: "),
         (["digits", "--set", "rounds"], "--set takes key=value, not 'rounds'"),
-        (["digits", "--set", "rounds=0"], "rounds = 0 does not fit: input should be greater than or equal to 1"),
-        (["digits", "--set", "beta=2"], "beta = 2 does not fit: input should be less than or equal to 1"),
-        (["digits", "--set", "rounds=soon"], "rounds = 'soon' does not fit: input should be a valid integer"),
+        (["digits", "--set", "rounds=0"], "rounds = 0 is invalid: input should be greater than or equal to 1"),
+        (["digits", "--set", "beta=2"], "beta = 2 is invalid: input should be less than or equal to 1"),
+        (["digits", "--set", "rounds=soon"], "rounds = 'soon' is invalid: input should be a valid integer"),
         (["digits", "--set", "lr=nan"], "lr = nan does not fit"),
         (["digits", "--set", "local_epochs=1"], "local_epochs = 1, but epistemic variation compares epochs and needs"),
         (["digits", "--set", "data=digit"], "did you mean 'digits'?"),
@@ -111,7 +111,9 @@ def test_the_console_script_itself_ends_with_two(tmp_path: Path) -> None:
 
 def test_a_directory_that_holds_a_run_is_not_written_over(chase: Chase, run: Path) -> None:
     before = (run / "settings.toml").read_bytes()
-    assert f"{run} holds a run already: go on with `chase resume {run}`" in chase.refused("run", "digits", "--out", run)
+    assert f"{run} holds a run already: resume with `chase resume {run}`" in chase.refused(
+        "run", "digits", "--out", run
+    )
     assert (run / "settings.toml").read_bytes() == before
 
 

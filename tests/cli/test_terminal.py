@@ -14,7 +14,7 @@ from chase.report.tables import ReportTable
 
 ROW = ["chase", "53.2 (51.8–54.6)", "70.8 (64.6–76.9)", "85.5 (83.3–87.7)", "756 (755–756)", "0.61 (0.58–0.64)", "42"]
 TABLE = ReportTable(
-    ("method", "round 10", "round 20", "round 30", "labels", "seconds", "inferred a client"), [ROW], "Title"
+    ("method", "round 10", "round 20", "round 30", "labels", "seconds", "inferred per client"), [ROW], "Title"
 )
 
 

@@ -242,7 +242,7 @@ def test_an_order_lost_by_a_node_that_was_started_anew_is_sent_again(tmp_path: P
     outcome = table.hold(1)
     assert sorted(outcome.updates) == [0, 1, 2]
     assert table.transport.clock.now < 30
-    assert table.whys("failed") == ["its node was started anew"]
+    assert table.whys("failed") == ["its node was restarted"]
     assert table.told("asked again") == [(1, "b")]
 
 
@@ -283,7 +283,7 @@ def test_a_site_that_was_let_out_is_asked_no_more(tmp_path: Path) -> None:
     table.rounds.members.nodes.clear()
     table.transport.clock.sleep(60.0)
     table.rounds.members.look(1)
-    assert table.rounds.members.refused["a"] == "'a' was let out"
+    assert table.rounds.members.refused["a"] == "'a' was removed"
 
 
 def test_a_key_belongs_to_one_site_and_is_never_let_in_again() -> None:

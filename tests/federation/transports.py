@@ -53,7 +53,7 @@ class FakeTransport:
     hellos: dict[NodeId, Hello] = field(default_factory=dict)
     comes_at: dict[NodeId, float] = field(default_factory=dict)
     restarts: dict[NodeId, tuple[float, ...]] = field(default_factory=dict)
-    """When a node is started anew: what it was sent before and has not answered is lost."""
+    """When a node is restarted: what it was sent before and has not answered is lost."""
     sent: list[SiteMessage] = field(default_factory=list)
     _due: dict[Ticket, tuple[float, object]] = field(default_factory=dict)
 

@@ -33,9 +33,9 @@ def test_time_is_processor_time_where_every_run_tells_it(make_run):
     assert clock([method]) is PROCESSOR
     np.testing.assert_allclose(PROCESSOR.elapsed(method.runs[1]), [2, 5])
     assert PROCESSOR.a_round(method.runs[1]) == 2.5
-    assert "processor seconds a round" in method_tables.cost([method]).columns
+    assert "processor seconds per round" in method_tables.cost([method]).columns
     assert "processor seconds" in tables.summary([method], PROCESSOR).columns
-    assert "2.00 processor seconds a round" in cards([method])
+    assert "2.00 processor seconds per round" in cards([method])
 
 
 def test_a_run_that_never_froze_has_no_frozen_share(make_run):

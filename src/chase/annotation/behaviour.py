@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from chase.core.randomness import rng
 
 RECO = ((5, 5), (7, 3), (10, 1))
-"""Passive, ordinary, aggressive: (labels a request, turns between requests)."""
+"""Passive, ordinary, aggressive: (labels per request, turns between requests)."""
 RECO_SHARES = (2, 6, 2)
 CYCLE_SHARE_A_ROUND = 0.0005
 """Adaptive budget of a cycle: 1.25 / 2.5 / 3.75 / 5 % of the original pool for 25 / 50 / 75 / 100 rounds."""

@@ -79,11 +79,11 @@ def clear(out: Path) -> bool:
 def comparison(methods: Sequence[MethodRuns]) -> ReportTable:
     """Accuracy after some rounds, and what it cost: mean over the seeds and their range."""
     reached = tables.accuracy_at(methods, tables.some_rounds(methods, most=3))
-    cost = tables.brief(tables.summary(methods), ("labels", "seconds", "inferred a client"))
+    cost = tables.brief(tables.summary(methods), ("labels", "seconds", "inferred per client"))
     rows = [[*left, *right] for left, right in zip(reached.rows, cost.rows, strict=True)]
     rounds = [f"round {r}" for r in reached.columns[1:]]
     title = "Test accuracy in % after some rounds, and what it cost: mean over the seeds (smallest–largest)"
-    return ReportTable(("method", *rounds, "labels", "seconds a round", "inferred a client"), rows, title)
+    return ReportTable(("method", *rounds, "labels", "seconds per round", "inferred per client"), rows, title)
 
 
 def verdict(methods: Sequence[MethodRuns]) -> str:

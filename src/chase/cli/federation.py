@@ -128,13 +128,13 @@ def admit(
 
 
 def dismiss(directory: DirArg, name: Annotated[str, typer.Argument(help="The site's name.")]) -> None:
-    """Let a site out: its key opens nothing any more and rounds go on without it (the SuperLink must be up)."""
+    """Remove a site: its key opens nothing any more and rounds go on without it (the SuperLink must be up)."""
     need_flower()
     from chase.federation.ops import setup
     from chase.federation.rules import FederationDirectory
 
     setup.dismiss(FederationDirectory(directory), name)
-    print(f"{name} is out; admit it with a new key to let it in again")
+    print(f"{name} is removed; admit it with a new key to add it again")
 
 
 def keep_going(registry: Path, jobs: Sequence[ProcessSpec], message: str) -> None:
@@ -194,7 +194,7 @@ def proxy(
 
     federation = FederationDirectory(directory)
     if not federation.secure:
-        raise FederationError("an insecure federation stays on loopback: found it anew without --insecure")
+        raise FederationError("an insecure federation stays on loopback: create it again without --insecure")
     keys = directory / "keys"
     check_private(keys / "server.key")
     inner = "{}:{}".format(*federation.address)

@@ -55,7 +55,7 @@ class RunProgress:
         ev = "" if metrics["mean_ev"] is None else f"  EV {metrics['mean_ev']:.2f}"
         return (
             f"{self._settings.strategy}  round {done}/{rounds}  accuracy {percent(metrics['test_accuracy'])}"
-            f"  labels {metrics['labels']}{ev}  {metrics['seconds']:.2f} s a round  {duration(left)} left"
+            f"  labels {metrics['labels']}{ev}  {metrics['seconds']:.2f} s per round  {duration(left)} left"
         )
 
     def round_done(self, metrics: dict[str, Any]) -> None:

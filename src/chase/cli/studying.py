@@ -40,7 +40,9 @@ ScaleOpt = Annotated[
     float, typer.Option("--scale", min=1e-6, max=1.0, help="Share of every client's data that is used.")
 ]
 OutOpt = Annotated[Path, typer.Option("--out", "-o", help="Directory; may hold several studies, which share runs.")]
-JobsOpt = Annotated[int, typer.Option("--jobs", "-j", min=0, help="Jobs at a time, each on one core (0 = one a core).")]
+JobsOpt = Annotated[
+    int, typer.Option("--jobs", "-j", min=0, help="Jobs at a time, each on one core (0 = one per core).")
+]
 SetOpt = Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change a setting; repeatable.")]
 DryOpt = Annotated[bool, typer.Option("--dry-run", help="Only say what would run, and about how long.")]
 JsonOpt = Annotated[bool, typer.Option("--json", help="Print one JSON object at the end instead of text.")]

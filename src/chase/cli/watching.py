@@ -114,7 +114,7 @@ def run_lines(run: RunData) -> list[RenderableType]:
         ("test loss", "test_loss", 3, 1.0),
         ("mean EV", "mean_ev", 2, 1.0),
         ("labels", "labels", 0, 1.0),
-        ("seconds a round", "seconds", 2, 1.0),
+        ("seconds per round", "seconds", 2, 1.0),
     ):
         shown = str(number(run.last(key), digits, scale))
         if shown != NONE:

@@ -60,7 +60,7 @@ def cached(name: str, key: str, make: Callable[[], Decoded]) -> Decoded:
     except OSError as error:
         reason = error.strerror or error
         note = (
-            f"decoded data cannot be kept in {entry.parent} ({reason}), so every start decodes it anew: set CHASE_CACHE"
+            f"decoded data cannot be kept in {entry.parent} ({reason}), so every start decodes again: set CHASE_CACHE"
         )
         return replace(made, problems=(*made.problems, note))
     return _read(entry) or made

@@ -197,7 +197,7 @@ def read_rows(table: Table, wanted: Sequence[str], known: tuple[Column, ...] = (
     for spec in wanted:
         name, _, said = spec.partition(":")
         if said not in ("", "number", "category"):
-            raise DataError(f"columns: '{spec}' does not fit: after a colon comes number or category")
+            raise DataError(f"columns: '{spec}' is invalid: after a colon comes number or category")
         cells = table.cells(name, "table")
         before = described.get(name)
         shape = {"number": "numeric", "category": "categorical"}.get(said) or (

@@ -30,7 +30,7 @@ def check_answer(update: ClientUpdate, order: RoundOrder, rules: Rules, samples:
         raise UpdateError(f"{who}: metrics that were not agreed on: {', '.join(odd[:5])}")
     lacking = sorted(NEEDED - update.metrics.keys())
     if lacking:
-        raise UpdateError(f"{who}: metrics that are lacking: {', '.join(lacking[:5])}")
+        raise UpdateError(f"{who}: missing metrics: {', '.join(lacking[:5])}")
     wild = sorted(k for k, v in update.metrics.items() if not math.isfinite(v) or (v < 0 and k != "train_loss"))
     if wild:
         raise UpdateError(f"{who}: metric '{wild[0]}' is {update.metrics[wild[0]]}")

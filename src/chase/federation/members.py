@@ -144,7 +144,7 @@ class Members:
         if member is None:
             return f"'{name}' is not on the list of sites"
         if member.out:
-            return f"'{name}' was let out"
+            return f"'{name}' was removed"
         other = self.nodes.get(member.number)
         if other is not None and other != node and other in self._online:
             return f"'{name}' is here already, from another node"

@@ -7,7 +7,7 @@
               site said it has) or that changes the model far more than the others is left out of the average; its site
               has answered.
     clipped   An update that changes the model more than ``norm_clip`` times the median of the round is cut to that.
-    failed    A site that reports an error, or whose node died or was started anew, gets the same order again,
+    failed    A site that reports an error, or whose node died or was restarted, gets the same order again,
               ``retries`` times.
     joining   A site that comes while a round is open takes part from the next, or at once if the quorum is short.
 
@@ -156,7 +156,7 @@ class Rounds:
                 self.diary.note(owed.order.round, "given up", self._name(owed.client), "no answer within busy_limit")
             elif owed.session and self.members.session(owed.node) not in ("", owed.session):
                 del self.owed[ticket]
-                self.diary.note(owed.order.round, "failed", self._name(owed.client), "its node was started anew")
+                self.diary.note(owed.order.round, "failed", self._name(owed.client), "its node was restarted")
         return self.transport.collect(list(self.owed)) if self.owed else []
 
     def _order(self, due: Mapping[ClientId, RoundOrder]) -> None:

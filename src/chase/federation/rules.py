@@ -63,7 +63,7 @@ class Rules:
     def check(self) -> None:
         """Refuse rules that cannot be kept."""
         if self.evaluate not in WHERE:
-            raise FederationError(f"evaluate = '{self.evaluate}' does not fit: use {', '.join(WHERE)}")
+            raise FederationError(f"evaluate = '{self.evaluate}' is invalid: use {', '.join(WHERE)}")
         for name in (
             "quorum",
             "join",
@@ -77,10 +77,10 @@ class Rules:
             "keep_every",
         ):
             if getattr(self, name) < 0:
-                raise FederationError(f"{name} = {getattr(self, name)} does not fit: it is 0 or more")
+                raise FederationError(f"{name} = {getattr(self, name)} is invalid: it is 0 or more")
         for name in ("deadline", "busy_limit", "poll", "most_labels", "keep_last", "dp_delta", "dp_clip"):
             if getattr(self, name) <= 0:
-                raise FederationError(f"{name} = {getattr(self, name)} does not fit: it is more than 0")
+                raise FederationError(f"{name} = {getattr(self, name)} is invalid: it is more than 0")
 
     @property
     def at_server(self) -> bool:
@@ -101,7 +101,7 @@ def make_rules(values: dict[str, Any]) -> Rules:
             raise FederationError(unknown("rule", key, kinds))
         fits = isinstance(value, int | float) if kinds[key] is float else isinstance(value, kinds[key])
         if not fits or (isinstance(value, bool) and kinds[key] is not bool):
-            raise FederationError(f"rule {key} = {value!r} does not fit: it is of type {kinds[key].__name__}")
+            raise FederationError(f"rule {key} = {value!r} is invalid: it is of type {kinds[key].__name__}")
     rules = Rules(**values)
     rules.check()
     return rules
@@ -156,7 +156,7 @@ class MemberList:
                 raise FederationError(f"the key of '{name}' is that of site '{member.name}': every site has its own")
             if key and bare(key) in map(bare, member.retired):
                 raise FederationError(
-                    f"site '{member.name}' was let out with this key, which is never let in again: "
+                    f"site '{member.name}' was removed with this key, which is never let in again: "
                     "make a new one with `chase site key HOME`"
                 )
 
@@ -196,7 +196,7 @@ class FederationDirectory:
     def create(cls, path: Path, rules: Rules, secure: bool, host: str, port: int) -> FederationDirectory:
         """A new directory; one that is a federation already is refused."""
         if (path / "federation.toml").exists():
-            raise FederationError(f"{path} is a federation already: go on with `chase federation run {path}`")
+            raise FederationError(f"{path} is a federation already: continue with `chase federation run {path}`")
         rules.check()
         lines = [f"{key} = {json.dumps(value)}" for key, value in asdict(rules).items()]
         link = [f"secure = {json.dumps(secure)}", f"host = {json.dumps(host)}", f"port = {port}"]

@@ -76,7 +76,7 @@ def difference_figure(methods: Sequence[MethodRuns], named: str) -> Markup:
 
 
 def trade_off(methods: Sequence[MethodRuns]) -> Markup:
-    """Accuracy against seconds a round."""
+    """Accuracy against seconds per round."""
     end, time = last_shared_round(methods), clock(methods)
     marks = [
         charts.Point(

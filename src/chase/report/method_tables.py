@@ -141,7 +141,7 @@ def cost(methods: Sequence[MethodRuns], named: str = "") -> ReportTable:
         )
     times = f"times {base.label}" if base is not None else "times"
     spent = f"{time.name} a round"
-    columns = ("method", "accuracy, %", "labels", spent, times, "inferred a client", "inferences a round")
+    columns = ("method", "accuracy, %", "labels", spent, times, "inferred per client", "inferences per round")
     table = ReportTable(columns, rows, "Cost")
     return (
         table

@@ -102,7 +102,7 @@ class Clock:
         return np.cumsum(run.series(self.key))
 
     def a_round(self, run: RunData) -> float:
-        """Mean seconds a round."""
+        """Mean seconds per round."""
         return float(np.nanmean(run.series(self.key)))
 
 

@@ -208,7 +208,7 @@ def cost_section(methods: Sequence[MethodRuns]) -> Section:
             from_zero=True,
         ),
         html_figure(
-            plots.lying_bars(title, "seconds a round", names, phases),
+            plots.lying_bars(title, "seconds per round", names, phases),
             title,
             "Wall-clock, so what else the machine did counts. Mean over rounds; clients' phases are added up over all "
             "clients, whether or not they ran side by side.",
@@ -223,7 +223,7 @@ def cost_section(methods: Sequence[MethodRuns]) -> Section:
 
 
 def seconds_by_phase(methods: Sequence[MethodRuns]) -> list[plots.Layer]:
-    """Mean seconds a round by phase, a value a method; the clients' total is left out for its parts."""
+    """Mean seconds per round by phase, a value a method; the clients' total is left out for its parts."""
     lines = [[line.get("seconds_by_phase", {}) for run in m.runs for line in run.metrics] for m in methods]
     found = {phase for some in lines for line in some for phase in line} - {"clients"}
     order = sorted(found, key=lambda phase: (PHASES.index(phase) if phase in PHASES else len(PHASES), phase))

@@ -54,13 +54,13 @@ def summary(methods: Sequence[MethodRuns], time: Clock = WALL) -> ReportTable:
         "test loss",
         "labels",
         time.name,
-        "inferred a client",
+        "inferred per client",
         "inferences",
     )
     return ReportTable(columns, [_summary_row(method, time) for method in methods])
 
 
-BRIEF = ("method", "runs", "rounds", "accuracy, %", "labels", "seconds", "inferred a client")
+BRIEF = ("method", "runs", "rounds", "accuracy, %", "labels", "seconds", "inferred per client")
 
 
 def brief(table: ReportTable, columns: Sequence[str] = BRIEF) -> ReportTable:
@@ -119,7 +119,7 @@ def accuracy_at(methods: Sequence[MethodRuns], rounds: Sequence[int]) -> ReportT
 
 def round_by_round(run: RunData, most: int = 8, title: str = "") -> ReportTable:
     """A few rounds of one run, evenly spread, the last one included."""
-    columns = ("round", "accuracy, %", "loss", "labels", "mean EV", "dormant", "inferred a client", "seconds")
+    columns = ("round", "accuracy, %", "loss", "labels", "mean EV", "dormant", "inferred per client", "seconds")
     step = max(1, len(run.metrics) // most)
     shown = [line for line in run.metrics if line["round"] % step == 0 or line is run.metrics[-1]]
     return ReportTable(columns, [_round_row(line) for line in shown], title, text_columns=0)

@@ -65,7 +65,7 @@ def accuracy_cost(methods: Sequence[MethodRuns]) -> Drawing:
 def inference_cost(methods: Sequence[MethodRuns]) -> Drawing | None:
     """Distinct unlabelled samples that a client infers a round."""
     caption = "Distinct unlabelled samples that a client runs through a model in a round: the paper's measure."
-    return over_rounds(methods, "Inference cost", "samples inferred a client", metric("inferred_samples"), caption)
+    return over_rounds(methods, "Inference cost", "samples inferred per client", metric("inferred_samples"), caption)
 
 
 def seconds_a_round(methods: Sequence[MethodRuns]) -> Drawing:

@@ -49,7 +49,7 @@ def said(key: str, value: Any) -> str:
     words = {"augment": "augmentation" if value else "no augmentation", "form": f"{value}"}
     words |= {"client_weights": f"{value} client weights", "normalisation": f"normalisation {value}"}
     words |= {"image_size": f"{value}x{value} pixels"}
-    words |= {"cycle_rounds": f"{value} rounds a cycle", "cycle_budget": f"{value} budget"}
+    words |= {"cycle_rounds": f"{value} rounds per cycle", "cycle_budget": f"{value} budget"}
     return words.get(key, f"{key} {value}")
 
 

@@ -91,7 +91,7 @@ def admit(federation: FederationDirectory, name: str, public_key: Path | None, r
 
 
 def dismiss(federation: FederationDirectory, name: str) -> None:
-    """Let a site out: its key at the SuperLink, then its place in the rounds."""
+    """Remove a site: its key at the SuperLink, then its place in the rounds."""
     without, member = federation.roster.dismiss(name), federation.roster.named(name)
     if federation.secure and member is not None and member.key:
         if not member.node:
