@@ -93,7 +93,7 @@ def test_without_a_writable_cache_loading_still_works(tmp_path, monkeypatch):
     monkeypatch.setenv("CHASE_CACHE", str(tmp_path / "file"))
     data = sources.load("cifar10", str(tmp_path))
     assert np.array_equal(data.train.inputs.numpy(), images[:20])
-    assert any("every start decodes it again" in problem for problem in data.problems)
+    assert any("every start decodes again" in problem for problem in data.problems)
 
 
 def test_the_setting_goes_before_the_environment(tmp_path, monkeypatch):
