@@ -128,7 +128,7 @@ class OnRay:
 
     def _keep(self, now: _Round, update: ClientUpdate, turn: Mapping[str, Any]) -> None:
         client, metrics = update.client, update.metrics
-        saved = self._checkpoint.write_client(client, update.round, turn["blob"])
+        saved = self._checkpoint.write_client(client, max(update.round, 0), turn["blob"])
         self._checkpoint.stage(client, saved, counts_of(metrics))
         now.journal[client] = turn["journal"]
         self._costs[client] = sum(s for key, s in metrics.items() if key.startswith("seconds_"))

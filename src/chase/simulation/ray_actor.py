@@ -22,8 +22,8 @@ from chase.learning.inference import logits
 from chase.models.net import set_weights
 from chase.run.segments import SavedState, state_arrays
 from chase.server.aggregation import BlockSum, block_of, block_sum
-from chase.server.intake import extras_of, weighted, without_arrays
-from chase.server.server import check_update
+from chase.server.closed_form import check_answer_fits
+from chase.server.intake import weighted, without_arrays
 from chase.simulation.clients import SimulatedClients
 from chase.simulation.cluster import versions
 from chase.simulation.worker import unpack_world
@@ -81,7 +81,7 @@ class TurnActor:
         updates: list[ClientUpdate] = []
         for client, saved, _ in jobs:
             turn, now = self._roster.take_turn(client, order, saved)
-            check_update(turn.update, order, extras_of(order))
+            check_answer_fits(turn.update, order)
             updates.append(turn.update)
             found.append({"journal": list(turn.journal), "saved": asdict(now), "blob": self._states.left[client]})
         return {"turns": found, **self._added(updates, frozenset(whole)), "processor": time.process_time()}
