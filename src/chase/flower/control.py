@@ -1,6 +1,6 @@
 """What the server's people do at the SuperLink: register and remove keys, and start a run.
 
-    python -m chase.flower.control FEDERATION register KEY NAME | unregister NODE | submit
+    python -m chase.flower.control FEDERATION register KEY NAME ... | unregister NODE | submit
 
 Prints one line of JSON. The SuperLink opens its control API only to who holds the federation's secret.
 """
@@ -73,6 +73,19 @@ def register(federation: FederationDirectory, key: Path, name: str) -> str:
         return str(client.RegisterNode(request).node_id)
 
 
+def register_each(federation: FederationDirectory, given: list[str]) -> list[str]:
+    """Register keys and names in turn: one process for all of them. "-" for a key that was registered before."""
+    found = []
+    for key, name in zip(given[::2], given[1::2], strict=True):
+        try:
+            found.append(register(federation, Path(key), name))
+        except FederationError as error:
+            if "already in use" not in str(error) or len(given) == 2:
+                raise
+            found.append("-")
+    return found
+
+
 def unregister(federation: FederationDirectory, node: str) -> str:
     """Remove a node's key for good."""
     with client_of(federation) as client:
@@ -96,7 +109,7 @@ def main(arguments: list[str]) -> int:
     federation, verb, given = FederationDirectory(Path(arguments[0])), arguments[1], arguments[2:]
     try:
         if verb == "register":
-            found = register(federation, Path(given[0]), given[1])
+            found = " ".join(register_each(federation, given))
         elif verb == "unregister":
             found = unregister(federation, given[0])
         else:

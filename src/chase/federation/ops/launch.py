@@ -13,7 +13,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from chase import __version__
@@ -169,7 +169,7 @@ def wait_for_port(host: str, port: int, limit: float, check: Callable[[], None] 
     raise FederationError(f"nobody listens on {host}:{port} after {limit:.0f} s: see the logs")
 
 
-def control(federation: FederationDirectory, *arguments: str, limit: float = 120.0) -> str:
+def control(federation: FederationDirectory, *arguments: str, limit: float = 300.0) -> str:
     """Have something done at the SuperLink (``chase.flower.control``); what it refuses is the error."""
     try:
         done = subprocess.run(
@@ -200,6 +200,17 @@ def register(federation: FederationDirectory, name: str, public_key: Path) -> st
         if "already in use" not in str(error):
             raise
         return ""
+
+
+def register_all(federation: FederationDirectory, public_keys: Mapping[str, Path]) -> dict[str, str]:
+    """Register the keys of several sites at once; the ids of the nodes that are new, by site."""
+    if len(public_keys) == 1:
+        ((name, key),) = public_keys.items()
+        found = [register(federation, name, key) or "-"]
+    else:
+        pairs = [text for name, key in public_keys.items() for text in (str(key), name)]
+        found = control(federation, "register", *pairs).split() if pairs else []
+    return {name: node for name, node in zip(public_keys, found, strict=True) if node != "-"}
 
 
 def unregister(federation: FederationDirectory, node: str) -> None:

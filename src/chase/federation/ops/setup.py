@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from string import ascii_lowercase
@@ -162,14 +161,9 @@ class Loopback:
         launch.wait_for_port(*self.federation.address, 120.0, lambda: self._still(supervisor))
         supervisor.start(execute)
         if self.federation.secure:
-            with ThreadPoolExecutor(4) as several:
-                nodes = list(several.map(self._register, self.homes))
-            for name, node in nodes:
-                if node:
-                    self.federation.keep(self.federation.roster.at_node(name, node))
-
-    def _register(self, name: str) -> tuple[str, str]:
-        return name, launch.register(self.federation, name, self.homes[name] / "node.key.pub")
+            keys = {name: home / "node.key.pub" for name, home in self.homes.items()}
+            for name, node in launch.register_all(self.federation, keys).items():
+                self.federation.keep(self.federation.roster.at_node(name, node))
 
     def _still(self, supervisor: Supervisor) -> None:
         code = supervisor.ended("superlink")

@@ -1,0 +1,340 @@
+"""`python -m benchmarks.attacks`: a federation of real processes is attacked row by row; prints a table.
+
+Four sites on loopback. ``site-b`` misbehaves in a way of its own in every round (a ``sitecustomize`` in its processes),
+processes are killed, another user tries the doors, answers are replayed, copies are restored, bits are flipped. A row
+holds when the fault was told of under the right name, the rounds went on with the others, and no label was lost.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import httpx
+from starlette.requests import Request
+
+from chase.federation.diary import events, state
+from chase.federation.ops import launch
+from chase.federation.ops.processes import Supervisor
+from chase.federation.ops.proxy import FleetProxy, server
+from chase.federation.ops.setup import Loopback
+from chase.federation.rollback import roll_back
+from chase.federation.rules import Rules
+from chase.home.store import HomeStore
+from chase.run.record import Record
+from chase.settings import load
+from chase.site.place import Site
+
+DEADLINE = 30.0
+SETTINGS = {"clients": 4, "rounds": 10, "local_epochs": 2, "behaviour": "AbCo", "budget": 2, "classes_per_client": 5}
+BAD = """
+import sys
+if "chase.flower.worker" in sys.orig_argv:
+    import resource, time
+    import numpy as np
+    from dataclasses import replace
+    from flwr.app import ConfigRecord
+    import chase.site.turn as turn
+    import chase.flower.client_app as shell
+    import chase.flower.codec as codec
+    honest, pack = turn.take_turn, codec.pack_update
+    def times(update, factor):
+        return replace(update, weights={n: a * np.float32(factor) for n, a in update.weights.items()})
+    def bad(*args):
+        round = args[3].round
+        if round == 9:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (0, resource.RLIM_INFINITY))
+        try:
+            update = honest(*args)
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+        if round == 2:
+            return times(update, "nan")
+        if round == 3:
+            return times(update, 1000)
+        if round == 4:
+            lie = {**update.metrics, "pool_labeled": 9999999.0}
+            return replace(update, num_labeled=9999999, metrics=lie)
+        if round == 7:
+            raise type("Nasty\\x1b[31m\\n" + "x" * 5000, (Exception,), {})("text")
+        if round == 8:
+            time.sleep(DEADLINE + 8)
+        return update
+    def packed(update, metrics):
+        records = pack(update, metrics)
+        if update.round == 5:
+            head = b'{"w":{"dtype":"F32","shape":[1000000000000000],"data_offsets":[0,64]}}'
+            records["weights/0"] = ConfigRecord({"data": len(head).to_bytes(8, "little") + head + bytes(64)})
+        return records
+    turn.take_turn, codec.pack_update = bad, packed
+if "chase.flower.node" in sys.orig_argv:
+    import chase.flower.fleet as fleet
+    whole = fleet.Fleet.push
+    def half(self, message, tree, objects, seconds):
+        if message.metadata.group_id == "6" and len(objects) > 2:
+            objects = dict(list(objects.items())[:1])
+            request = fleet.PushMessagesRequest(node=self._node, messages_list=[message],
+                message_object_trees=[tree], clientapp_runtime_list=[seconds])
+            self._client.PushMessages(request)
+            return
+        return whole(self, message, tree, objects, seconds)
+    fleet.Fleet.push = half
+"""
+CLOCK = """
+import sys
+if "chase.flower.node" in sys.orig_argv:
+    import datetime
+    import flwr.supernode.node_auth_http_interceptor as auth
+    import chase.flower.fleet as fleet
+    now = auth.now
+    auth.now = lambda: now() + datetime.timedelta(seconds=3600)
+    clock = fleet.time.time
+    class Ahead:
+        def __getattr__(self, name):
+            return (lambda: clock() + 3600) if name == "time" else getattr(__import__("time"), name)
+    fleet.time = Ahead()
+"""
+
+
+class Copying(FleetProxy):
+    """A proxy that keeps the requests with which sites send answers."""
+
+    kept: list[tuple[str, list[tuple[str, str]], bytes]]
+
+    async def pass_on(self, request: Request, body: bytes) -> httpx.Response:
+        if "push-" in request.url.path:
+            self.kept.append((request.url.path, list(request.headers.items()), body))
+        return await super().pass_on(request, body)
+
+
+class Drill:
+    """A running federation and the table that grows."""
+
+    def __init__(self, place: Path) -> None:
+        rules = Rules(quorum=3, deadline=DEADLINE, join=120.0)
+        self.loopback = Loopback.prepare(place / "fed", load("digits", SETTINGS), rules)
+        self.federation = self.loopback.federation
+        self.place, self.rows = place, list[tuple[str, str, str]]()
+        self.labels: dict[str, int] = {}
+
+    def until(self, what: Callable[[dict[str, Any]], bool], limit: float = 400.0) -> None:
+        end = time.monotonic() + limit
+        while time.monotonic() < end:
+            self.supervisor.tend()
+            self.watch.look()
+            if what(state(self.federation.run)):
+                return
+            time.sleep(0.2)
+        raise TimeoutError(str(state(self.federation.run)))
+
+    def told(self, what: str, site: str = "") -> str:
+        found = [e["why"] or what for e in events(self.federation.run) if e["what"] == what and site in e["site"]]
+        return found[-1] if found else ""
+
+    def line(self, round: int) -> dict[str, Any]:
+        return Record.open(self.federation.run).metrics[round - 1]
+
+    def row(self, name: str, detected: str, survived: bool) -> None:
+        lost = self.lost()
+        self.rows.append((name, detected or "NOT DETECTED", "yes" if survived and not lost else f"NO {lost}"))
+        print(f"| {name} | {detected or 'NOT DETECTED'} | {self.rows[-1][2]} |", flush=True)
+
+    def lost(self) -> str:
+        """Sites that have fewer labels than before."""
+        found = []
+        for name, home in self.loopback.homes.items():
+            site = Site(home)
+            now = HomeStore(site.home, site.start()).load()
+            site.close()
+            now.pools.check()
+            if now.labels_spent < self.labels.get(name, 0):
+                found.append(name)
+            self.labels[name] = now.labels_spent
+        return ", ".join(found)
+
+    def connect(self, name: str, code: str = "") -> None:
+        before, where = os.environ.get("PYTHONPATH", ""), self.place / f"custom-{name}"
+        if code:
+            where.mkdir(exist_ok=True)
+            (where / "sitecustomize.py").write_text(code.replace("DEADLINE", str(DEADLINE)))
+            os.environ["PYTHONPATH"] = f"{where}{os.pathsep}{before}"
+        try:
+            job = launch.site_job(self.loopback.homes[name], name, self.at, launch.ca(self.federation))
+            self.supervisor.start(job)
+        finally:
+            os.environ["PYTHONPATH"] = before
+
+    def run(self) -> None:
+        with Supervisor(self.loopback.registry) as self.supervisor:
+            self.loopback.start_server(self.supervisor)
+            keys, port = self.federation.path / "keys", launch.free_port()
+            self.proxy = Copying(f"https://{self.loopback.server}", launch.ca(self.federation))
+            self.proxy.kept = []
+            web = server(self.proxy, "127.0.0.1", port, keys / "server.pem", keys / "server.key")
+            threading.Thread(target=web.run, daemon=True).start()
+            launch.wait_for_port("127.0.0.1", port, 60)
+            self.at = f"127.0.0.1:{port}"
+            for name in self.loopback.homes:
+                self.connect(name, BAD if name == "site-b" else "")
+            self.watch = launch.Watch(self.federation)
+            self.watch.begin()
+            self.rounds()
+            self.afterwards()
+            web.should_exit = True
+
+    def rounds(self) -> None:
+        self.until(lambda s: s.get("round", 0) >= 1 and s.get("phase") in ("round", "saved"))
+        self.foreign_user()
+        shutil.copytree(self.loopback.homes["site-d"], self.place / "copy-of-d", ignore=shutil.ignore_patterns("logs"))
+        self.until(lambda s: len(Record.open(self.federation.run).metrics) >= 2)
+        self.replay()
+        self.until(lambda s: len(Record.open(self.federation.run).metrics) >= 10)
+        bad = {r: self.line(r)["sites"] for r in range(2, 11)}
+        for round, name in ((2, "NaN"), (3, "an update times 1,000"), (4, "label lie"), (5, "malformed array")):
+            why = bad[round]["refused"].get("site-b", "")
+            self.row(name, f"refused: {why}" if why else "", self.line(round)["took_part"] == 3)
+        half = next((r for r in (6, 7) if "site-b" in bad[r]["missing"] + bad[r]["busy"]), 0)
+        self.row("half-sent answer", f"missing; the round took {self.line(6)['seconds']:.0f} s at a deadline of "
+                 f"{DEADLINE:.0f}" if half else "", self.line(6)["took_part"] == 3)  # fmt: skip
+        said = [e["why"] for e in events(self.federation.run) if e["what"] == "failed" and e["round"] in (7, 8)]
+        clean = bool(said) and all("\x1b" not in w and len(w) <= 300 for w in said)
+        self.row("control characters in texts", f"failed: {said[0][:60]}..." if clean else "", True)
+        slow = [e for e in events(self.federation.run) if e["what"] in ("late", "missing") and e["round"] >= 8]
+        self.row("slow site", f"{slow[0]['what']} in round {slow[0]['round']}" if slow else "", len(bad) == 9)
+        full = [e["why"] for e in events(self.federation.run) if e["what"] == "failed" and "saving" in e["why"]]
+        self.row("full disk at a site", f"failed: {full[0]}" if full else "", True)
+
+    def extend(self, rounds: int) -> None:
+        record = Record.open(self.federation.run)
+        record.keep(record.changed({"rounds": rounds}))
+        self.watch = launch.Watch(self.federation)
+        self.watch.begin()
+
+    def afterwards(self) -> None:
+        self.until(lambda s: s.get("phase") == "finished")
+        self.supervisor.stop("site-b")
+        self.extend(13)
+        self.until(lambda s: s.get("phase") == "round")
+        os.kill(launch.server_pid(self.federation.run), signal.SIGKILL)
+        self.until(lambda s: len(Record.open(self.federation.run).metrics) >= 12)
+        self.row("kill -9 of the server", self.told("server gone"), self.line(12)["took_part"] == 3)
+        os.kill(self.supervisor.pid("site-c"), signal.SIGKILL)
+        self.until(lambda s: s.get("phase") == "finished")
+        restarts = self.supervisor.restarts.get("site-c", 0)
+        self.row("kill -9 of a node", f"restarted {restarts} time(s), the site came back" if restarts else "",
+                 self.line(13)["took_part"] >= 3)  # fmt: skip
+        self.restored_site()
+        self.flipped_bits()
+        self.restored_server()
+        self.wrong_clock()
+
+    def restored_site(self) -> None:
+        self.supervisor.stop("site-d")
+        home = self.loopback.homes["site-d"]
+        for name in ("inbox.sqlite", "state"):
+            target = home / name
+            shutil.rmtree(target) if target.is_dir() else target.unlink()
+            source = self.place / "copy-of-d" / name
+            shutil.copytree(source, target) if source.is_dir() else shutil.copy(source, target)
+        for left in home.glob("inbox.sqlite-*"):
+            left.unlink()
+        self.labels.pop("site-d", None)  # the copy is older: its labels were lost with the disk, and are asked again
+        self.connect("site-d")
+        self.extend(14)
+        self.until(lambda s: s.get("phase") == "finished")
+        self.row(
+            "site restored from an older copy", self.told("rolled back", "site-d"), self.line(14)["took_part"] >= 3
+        )
+
+    def flipped_bits(self) -> None:
+        self.supervisor.stop("site-c")
+        site = Site(self.loopback.homes["site-c"])
+        arrays = site.read("samples")
+        inputs = arrays["inputs"].copy()
+        inputs.reshape(inputs.shape[0], -1)[0, 0] ^= 1
+        site.write("samples", {**arrays, "inputs": inputs})
+        site.close()
+        self.connect("site-c")
+        self.connect("site-b")
+        self.extend(15)
+        self.until(lambda s: s.get("phase") == "finished")
+        self.row("flipped bit in a sample", self.told("refused", "site-c"), self.line(15)["took_part"] == 3)
+
+    def restored_server(self) -> None:
+        self.until(lambda s: not launch.server_lives(self.federation.run))
+        roll_back(self.federation, 10)
+        self.extend(11)
+        self.until(lambda s: s.get("phase") == "finished")
+        self.row("server rolled back five rounds", self.told("rollback"), self.line(11)["took_part"] == 3)
+
+    def wrong_clock(self) -> None:
+        self.supervisor.stop("site-d")
+        time.sleep(35)
+        self.connect("site-d", CLOCK)
+        log, end, said = self.loopback.homes["site-d"] / "logs" / "node.log", time.monotonic() + 60, ""
+        while time.monotonic() < end and "clock" not in said:
+            said = (log.read_text().splitlines() or [""])[-1]
+            time.sleep(0.5)
+        self.row("clock an hour ahead", said.partition("ERROR ")[2] if "clock" in said else "", True)
+
+    def foreign_user(self) -> None:
+        if os.getuid() != 0 or shutil.which("setpriv") is None:
+            self.rows.append(("another Unix user", "not tried: needs root and setpriv", "-"))
+            return
+        public = Path(tempfile.mkdtemp()) / "ca.crt"
+        shutil.copy(launch.ca(self.federation), public)
+        public.parent.chmod(0o755)
+        public.chmod(0o644)
+        code = (
+            "import ssl,sys,urllib.request as u,urllib.error as e\n"
+            "for p in sys.argv[3:]:\n"
+            "    r=u.Request(sys.argv[1]+p,data=b'',method='POST',headers={'content-type':'application/protobuf'})\n"
+            "    try: print(u.urlopen(r,timeout=30,context=ssl.create_default_context(cafile=sys.argv[2])).status)\n"
+            "    except e.HTTPError as x: print(x.code)\n"
+        )
+        paths = ["control/start-run", "control/register-node", "runtime/acquire-task", "fleet/pull-messages"]
+        command = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", sys.executable, "-c", code]
+        done = subprocess.run(
+            [*command, f"https://{self.loopback.server}/v1/", str(public), *paths], capture_output=True, text=True
+        )
+        codes = done.stdout.split()
+        refused = len(codes) == len(paths) and all(c in ("401", "403") for c in codes)
+        self.row("another Unix user", f"control, runtime, fleet: {', '.join(codes)}" if refused else "", True)
+
+    def replay(self) -> None:
+        kept, before = list(self.proxy.kept), len(events(self.federation.run))
+        with httpx.Client(verify=str(launch.ca(self.federation))) as client:
+            skip = {"host", "content-length", "connection", "accept-encoding"}
+            codes = [
+                client.post(f"https://{self.at}{path}", content=body, headers=[h for h in head if h[0] not in skip])
+                for path, head, body in kept[:20]
+            ]
+        names = sorted({str(c.status_code) for c in codes})
+        odd = [e for e in events(self.federation.run)[before:] if e["what"] in ("dropped",)]
+        self.row("replayed answers", f"{len(codes)} sent again (HTTP {', '.join(names)}), none counted", not odd)
+
+
+def main() -> None:
+    """Run all rows; exit code 1 if one does not hold."""
+    began = time.monotonic()
+    print("| fault or attack | detected and named | survived, nothing lost |\n| --- | --- | --- |", flush=True)
+    with tempfile.TemporaryDirectory(prefix="chase-attacks-") as place:
+        drill = Drill(Path(place))
+        drill.run()
+    bad = [name for name, detected, survived in drill.rows if "NO" in detected.split()[:1] or survived.startswith("NO")]
+    print(json.dumps({"rows": len(drill.rows), "failed": bad, "seconds": round(time.monotonic() - began)}))
+    sys.exit(1 if bad else 0)
+
+
+if __name__ == "__main__":
+    main()
