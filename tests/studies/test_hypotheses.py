@@ -62,9 +62,10 @@ def test_the_last_five_rounds_count() -> None:
 
 def test_arms_of_two_scenes_are_paired_by_seed() -> None:
     groups = [
+        group("FedRandom", "equal", [0.1, 0.1], image_size=64),
+        group("FedRandom", "equal", [0.2, 0.2], data_share=0.1),
         group("FedRandom", "labelled", [0.5, 0.6]),
         group("FedRandom", "equal", [0.7, 0.9]),
-        group("FedRandom", "equal", [0.1, 0.1], image_size=64),
     ]
     weights = next(claim for claim in CLAIMS if claim.key == "H2")
     assert compare(groups, weights, "mnist").values == pytest.approx([20.0, 30.0])
@@ -114,8 +115,8 @@ def test_the_page_leads_with_what_holds_and_names_what_is_missing(tmp_path: Path
     assert [g.arm for g in groups_of([result])] == ["FedRandom", "no labels"]
     text, figures = why_page([(tmp_path, result)], tmp_path)
     first = text.split("## Hypotheses and verdicts")[0]
-    assert "**Holds.** In the paper's weighting, bought labels do harm" in first
-    assert "(mnist, +10.0 points, 2 seeds)" in first
+    assert "**Holds**\n\n- H1, mnist, +10.0 points, 2 seeds: In the paper's weighting, bought labels do harm" in first
+    assert "**Not run yet.** cifar10: H1, H2" in first or "; cifar10: H1, H2" in first
     assert "Not finished yet: EV" in text
     assert {file.name for file in figures} >= {"why-page-mnist-accuracy.svg", "why-page-mnist-largest-share.svg"}
     assert why_page([], tmp_path) == ("", {})

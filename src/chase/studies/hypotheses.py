@@ -78,7 +78,7 @@ CLAIMS = (
     ),
     _claim(
         "H9",
-        "The same with equal weights",
+        "With equal weights, aligning every sample to the global model is better than the paper's easy and hard split",
         ("CHASe, all-global", EQUAL),
         ("CHASe", EQUAL),
     ),
@@ -147,7 +147,7 @@ def groups_of(studies: Sequence[StudyResult]) -> list[Group]:
     return found
 
 
-DEFAULTS = {"partition": "classes", "image_size": 0, "behaviour": "ReCo", **AUTHORS}
+DEFAULTS = {"partition": "classes", "image_size": 0, "behaviour": "ReCo", "data_share": 1.0, **AUTHORS}
 """What a comparison means where it does not say otherwise."""
 
 

@@ -91,10 +91,19 @@ def in_short(found: Sequence[Finding]) -> str:
     }
     lines = ["## In short\n"]
     for name, some in groups.items():
-        lines += (
-            [f"**{name}.** " + "; ".join(f"{f.claim.text} ({f.data}{points(f)})" for f in some) + ".\n"] if some else []
-        )
+        if name == "Not run yet" and some:
+            lines += [f"**{name}.** {'; '.join(not_run(some))}.\n"]
+        elif some:
+            lines += [f"**{name}**\n", *(f"- {f.claim.key}, {f.data}{points(f)}: {f.claim.text}." for f in some), ""]
     return "\n".join(lines)
+
+
+def not_run(found: Sequence[Finding]) -> list[str]:
+    """The keys of claims by data set."""
+    keys: dict[str, list[str]] = {}
+    for finding in found:
+        keys.setdefault(finding.data, []).append(finding.claim.key)
+    return [f"{data}: {', '.join(own)}" for data, own in keys.items()]
 
 
 def points(finding: Finding) -> str:
