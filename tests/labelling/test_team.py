@@ -15,6 +15,7 @@ from chase.annotation.opinions import Opinion, dawid_skene, numbered, outcome
 from chase.cli.main import app
 from chase.core.errors import LabelError
 from chase.home import exchange
+from chase.home.again import ask_again, doubtful
 from chase.home.agreement import agreement, cohen_kappa, krippendorff_alpha
 from chase.home.guide import Guide, blocks
 from chase.home.home import Home
@@ -81,6 +82,12 @@ def test_dawid_skene_finds_out_who_is_right() -> None:
     assert quality[:2].min() > 0.95
     assert quality[2:].max() < 0.7
     assert np.allclose(crowd.posterior.sum(1), 1)
+
+
+def test_a_few_single_answers_are_believed() -> None:
+    votes, samples, people = numbered([(s, s % 3, s % 10) for s in range(20)])
+    crowd = dawid_skene(votes, len(samples), len(people), 10)
+    assert crowd.posterior.argmax(1).tolist() == [s % 10 for s in range(20)]
 
 
 def test_the_policy_chooses_the_rule(home: Home, people: list[int]) -> None:
@@ -243,6 +250,23 @@ def test_second_opinions_come_on_top_of_what_was_said(home: Home, people: list[i
     assert [q["sample"] for q in home.inbox.next_for(ben, 5)] == [5]
     home.inbox.answer(Given(5, 1, ben))
     assert label_of(home, 5) == (1, "majority")
+
+
+def test_labels_that_the_model_doubts_get_a_second_opinion(home: Home, people: list[int]) -> None:
+    anna, ben, _ = people
+    ask(home, range(5, 15))  # the model holds class 0 likeliest for all
+    for sample in range(5, 15):
+        home.inbox.answer(Given(sample, 2 if sample == 9 else 0, anna))
+    home.inbox.set_taken(home.inbox.hand_out(0)[1])
+    doubts = doubtful(home)
+    assert [one.sample for one in doubts] == [9]
+    assert ask_again(home, doubts) == 1
+    assert doubtful(home) == [], "it is being asked"
+    assert home.inbox.next_for(anna, 5) == []
+    assert [q["sample"] for q in home.inbox.next_for(ben, 5)] == [9]
+    home.inbox.answer(Given(9, 0, ben))
+    assert [r["why"] for r in home.inbox.verdicts.reviews()] == ["conflict"]
+    assert label_of(home, 9) == (2, "single"), "what training uses stands until it is decided"
 
 
 # policy, roles, guidelines, audit

@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 import typer
 
 from chase.core.errors import LabelError
+from chase.home.again import ask_again, doubtful
 from chase.home.agreement import Estimate, agreement
 from chase.home.exchange import Line, find_label, find_sample, read_csv
 from chase.home.home import Home, write_durably
@@ -26,6 +27,7 @@ def register(group: typer.Typer) -> None:
     group.command("policy", epilog="Example: chase label policy runs/demo/home answers_per_sample=2")(policy)
     group.command("gold", epilog="Example: chase label gold runs/demo/home gold.csv")(gold)
     group.command("agreement", epilog="Example: chase label agreement runs/demo/home")(show_agreement)
+    group.command("again", epilog="Example: chase label again runs/demo/home --most 20")(again)
     group.command("audit", epilog="Example: chase label audit runs/demo/home -o audit.jsonl")(audit)
 
 
@@ -119,6 +121,22 @@ def show_agreement(
         print(f"{pair.first} and {pair.second}: kappa {_shown(pair.kappa)}, {pair.same:.0%} same of {pair.samples}")
     for one in found.classes:
         print(f"class {one.name}: alpha {_shown(one.alpha)}, {one.samples} samples")
+
+
+def again(
+    home: HomeArg,
+    most: Annotated[int, typer.Option("--most", min=1, help="Second opinions to ask for, at most.")] = 10,
+    dry: Annotated[bool, typer.Option("--dry-run", help="Only show which.")] = False,
+) -> None:
+    """Ask for second opinions on labels that are trusted less than new samples (ActiveLab score)."""
+    opened = Home(home)
+    doubted = doubtful(opened)[:most]
+    if not dry:
+        ask_again(opened, doubted)
+        opened.audit.note("", "again", samples=[one.sample for one in doubted])
+    for one in doubted:
+        print(f"{one.name}: {opened.card.classes[one.label]} is trusted {one.score:.2f}")
+    print(f"{len(doubted)} {'labels are doubtful' if dry else 'second opinions asked for'}")
 
 
 def audit(

@@ -157,7 +157,8 @@ class HomeStore:
         asked, inbox = set(state.pools.asked.tolist()), self.home.inbox
         inbox.file([q for q in self._asked if q.sample in asked])
         inbox.file(open_questions(state, "asked before"))
-        inbox.expire([q["sample"] for q in self.home.ledger.open_questions() if q["sample"] not in asked])
+        over = [q["sample"] for q in self.home.ledger.open_questions() if q["sample"] not in asked]
+        inbox.expire([sample for sample in over if inbox.current(sample) is None])  # a second opinion stays open
 
     def _arrays(self, row: Any) -> dict[str, Array]:
         path: Path = self.home.path / "state" / row["file"]

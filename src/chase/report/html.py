@@ -8,6 +8,7 @@ from pathlib import Path
 
 from chase import __version__
 from chase.core.files import write_atomically
+from chase.report.agreement_section import agreement_section
 from chase.report.comparison_section import comparison_section
 from chase.report.coverage_section import coverage_section
 from chase.report.federated import federation_section
@@ -69,7 +70,14 @@ def sections_of(methods: Sequence[MethodRuns], against: str = "", said: bool = T
     comparison = comparison_section(methods, against, said) if alike(methods) else None
     made = [maker(methods) for maker in SECTIONS]
     made[1:1] = [comparison]
-    more = (requests_section, coverage_section, holdings_section, gallery_section, federation_section)
+    more = (
+        requests_section,
+        agreement_section,
+        coverage_section,
+        holdings_section,
+        gallery_section,
+        federation_section,
+    )
     made[-1:-1] = [maker(methods) for maker in more]
     return [section for section in made if section is not None]
 
