@@ -73,7 +73,7 @@ class ClosedFormNet(Net):
         """x as a network takes it -> standardised features (batch, width)."""
         params = {name: getattr(self, f"feature_{name}") for name in self.params}
         scaled = (self.feature_map.embed(params, x) - params["mean"]) / params["std"]
-        return torch.round(scaled / GRID).clamp(-LIMIT, LIMIT) * GRID
+        return scaled.clamp(-LIMIT * GRID, LIMIT * GRID)  # not rounded: a program elsewhere may round the other way
 
     def fitted(self) -> dict[str, Array]:
         """The parameters of the feature map."""

@@ -45,7 +45,9 @@ PATCHES = 100_000
 LARGEST = 48
 """Larger images are averaged down to at most this many pixels per side."""
 CHUNK = 512
-"""Images whose patches are gathered at a time."""
+"""Images that are looked at at a time."""
+AT_ONCE = 16_384
+"""Patches that are in memory at a time: about 70 MB with 200 filters."""
 
 
 @dataclass(frozen=True)
@@ -245,7 +247,7 @@ class Patches:
         down, across = self.grid
         each = int(np.clip(PATCHES // max(1.0, float(params["images"][0])), 1, down * across))
         summed = np.zeros((self.filters, self.pixels))
-        for part in torch.split(rows, CHUNK):
+        for part in torch.split(rows, max(1, min(CHUNK, AT_ONCE // each))):
             patches = self._cut(samples, part, each, fold(self.seed, "patches", step)) * GRID
             white = encode((patches - params["patch_mean"]) @ params["whiten"], GRID).astype(np.float64)
             response = torch.from_numpy(white @ params["directions"].T)
