@@ -29,7 +29,7 @@ from chase.federation.rules import Rules
 from chase.run.record import Record
 from chase.settings import load
 
-ROLES = ("flower-superlink", "flwr-serverapp", "flwr-clientapp", "flower-supernode", "flower-superexec")
+ROLES = ("chase.flower.superlink", "chase.flower.executor", "chase.flower.node", "chase.flower.worker")
 LIMIT = 3000.0
 
 
@@ -87,7 +87,7 @@ class Sampler(threading.Thread):
         while not self.over.wait(1.0):
             now = memory(self.groups)
             self.most = max(self.most, sum(sum(sizes) for sizes in now.values()))
-            self.at_once = max(self.at_once, len(now.get("flwr-clientapp", [])))
+            self.at_once = max(self.at_once, len(now.get("chase.flower.worker", [])))
             for role, sizes in now.items():
                 self.one[role] = max(self.one.get(role, 0), max(sizes))
 

@@ -47,6 +47,7 @@ class Members:
     """Why a site was refused, by name (or "node 123")."""
     _online: Mapping[NodeId, Node] = field(default_factory=dict)
     _out: frozenset[ClientId] = frozenset()
+    _again: set[NodeId] = field(default_factory=set)
     _asked: dict[Ticket, NodeId] = field(default_factory=dict)
     _asked_in: dict[NodeId, str] = field(default_factory=dict)
     _asked_at: dict[NodeId, float] = field(default_factory=dict)
@@ -69,9 +70,10 @@ class Members:
         return self.said.get(client, Hello(""))
 
     def greet_again(self, client: ClientId) -> None:
-        """Shake hands with a site once more before its next order."""
-        node = self.nodes.pop(client, None)
+        """Shake hands with a site once more; it takes part meanwhile."""
+        node = self.nodes.get(client)
         if node is not None:
+            self._again.add(node)
             self._asked_at.pop(node, None)
 
     def seen(self, round: int, client: ClientId, turn: int) -> None:
@@ -91,7 +93,7 @@ class Members:
         """Greet nodes that are new, and take in what those greeted before have answered."""
         self._online = self.transport.nodes()
         self._out = frozenset(m.number for m in self.roster().members if m.out)
-        settled, now = {n for n in self.nodes.values() if n in self._online}, self.clock()
+        settled, now = {n for n in self.nodes.values() if n in self._online} - self._again, self.clock()
         for ticket, node in list(self._asked.items()):
             if self._asked_in[node] != self.session(node) or now - self._asked_at[node] > LOST:
                 del self._asked[ticket], self._asked_at[node]
@@ -104,6 +106,7 @@ class Members:
         if self.at_once:
             new = new[: max(0, self.at_once - len(self._asked))]
         sent = self.transport.send([SiteMessage(n, "hello", self.header) for n in new])
+        self._again -= set(new)
         self._asked_at |= dict.fromkeys(new, now)
         self._asked_in |= {node: self.session(node) for node in new}
         self._asked |= {ticket: node for node, ticket in zip(new, sent, strict=True) if ticket is not None}
