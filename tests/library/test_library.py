@@ -298,7 +298,7 @@ def test_an_object_that_does_not_fit_is_named(changes: dict, sentence: str, tmp_
 
 
 def test_settings_in_every_form(tmp_path: Path) -> None:
-    (tmp_path / "my.toml").write_text("[training]\nlr = 0.5\n")
+    (tmp_path / "my.toml").write_text('data = "digits"\n[training]\nlr = 0.5\n')
     assert chase.load_settings(tmp_path / "my.toml", rounds=3).lr == 0.5
     assert chase.load_settings("digits").freeze is None  # the method that is run decides
     from chase.library import values_of
