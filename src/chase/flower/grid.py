@@ -29,8 +29,8 @@ from chase.flower.packing import pack_message, read_message
 
 SUPERLINK = 1
 """The node id under which the SuperLink itself reports that a node died or a message expired."""
-WHOLE = 120.0
-"""Seconds that a site has to send the rest of an answer that it has begun to send."""
+WHOLE = 30.0
+"""Seconds that a site has to send the next piece of an answer that it has begun to send."""
 MOST_OBJECTS = 20_000
 LOG = logging.getLogger("chase.post")
 
@@ -152,7 +152,7 @@ class FlowerTransport:
             coming.size += len(got.object_content)
             if coming.size > self._most:
                 raise FederationError(f"the answer is larger than the {self._most} bytes that this federation takes")
-            coming.found[name] = got.object_content
+            coming.found[name], coming.since = got.object_content, time.monotonic()
             coming.left.pop(0)
         return True
 
