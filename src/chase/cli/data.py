@@ -12,6 +12,7 @@ from rich.table import Table
 
 from chase import settings as settings_room
 from chase.data import hub, sources
+from chase.data.findings import findings
 from chase.data.known import KNOWN
 from chase.data.resident import DataSet
 
@@ -96,11 +97,14 @@ def describe(data: DataSet) -> dict[str, Any]:
         "test": len(data.test),
         "unlabeled": int((data.train_labels < 0).sum()),
         "vocabulary": data.train.vocabulary,
+        "columns": {column.name: column.kind for column in data.train.columns},
+        "range": list(data.train.scale),
+        "names": [] if data.train_names is None else data.train_names[:3],
         "mean": list(data.train.mean),
         "std": list(data.train.std),
         "classes": {name: [int(counts["train"][c]), int(counts["test"][c])] for c, name in enumerate(data.classes)},
         "owners": owners,
-        "problems": [*data.problems, *class_problems(data, counts["train"], counts["test"])],
+        "problems": [*data.problems, *class_problems(data, counts["train"], counts["test"]), *findings(data)],
     }
 
 
@@ -120,7 +124,12 @@ def show(found: dict[str, Any]) -> None:
     """The description as a person reads it."""
     console = Console(highlight=False, soft_wrap=True)
     what = "x".join(str(n) for n in found["shape"])
-    kind = f"images of {what} (channels x height x width)" if found["kind"] == "image" else f"texts of {what} tokens"
+    kind = {
+        "image": f"images of {what} (channels x height x width)",
+        "text": f"texts of {what} tokens",
+        "vectors": f"vectors of {what} numbers",
+        "table": f"rows of {len(found['columns'])} columns ({', '.join(found['columns'])})",
+    }[found["kind"]]
     console.print(f"{found['name']}: {kind}, {len(found['classes'])} classes")
     console.print(f"training {found['train']} ({found['unlabeled']} without a label), test {found['test']}")
     _print_table(console, ("class", "training", "test"), [(n or "''", *c) for n, c in found["classes"].items()])

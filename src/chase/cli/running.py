@@ -21,6 +21,7 @@ from chase.data import sources
 from chase.home.page.serving import PORT, Address, bind
 from chase.library import new_directory
 from chase.report import tables
+from chase.report.quality import in_words
 from chase.report.runs import read_run
 from chase.run.comparison import is_comparison, method_changes, plan_arms, read_arms
 from chase.run.experiment import Experiment
@@ -173,6 +174,9 @@ def go(experiment: Experiment, as_json: bool, page_port: int = PORT, people: Seq
         return
     title = f"{record.settings.strategy} on {record.settings.data}: {stop_reason(record.settings, metrics)}"
     print_table(tables.round_by_round(read_run(record.path), title=title))
+    found = read_run(record.path).confusion.get("quality")
+    if found:
+        progress.say(in_words(found))
     progress.say(f"run directory: {record.path}")
     say_report(progress, record.path)
 

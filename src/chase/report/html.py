@@ -15,6 +15,7 @@ from chase.report.federated import federation_section
 from chase.report.gallery import gallery_section
 from chase.report.holdings import holdings_section
 from chase.report.markup import Markup, markup
+from chase.report.quality import quality_section
 from chase.report.requests_section import requests_section
 from chase.report.runs import MethodRuns, RunData, alike, by_method, read_run
 from chase.report.sections import SECTIONS, Section
@@ -71,6 +72,7 @@ def sections_of(methods: Sequence[MethodRuns], against: str = "", said: bool = T
     made = [maker(methods) for maker in SECTIONS]
     made[1:1] = [comparison]
     more = (
+        quality_section,
         requests_section,
         agreement_section,
         coverage_section,

@@ -155,7 +155,7 @@ class Experiment:
         saved = restore(record, net_spec(settings, data))
         self.notes += [f"{problem}; going on from the checkpoint before it" for problem in saved.problems]
         engine = make_engine(self.world(), saved.checkpoint)
-        evaluate = Evaluation(settings, TestSet(engine.test_logits, data.test_labels, data.num_classes))
+        evaluate = Evaluation(settings, TestSet(engine.test_logits, data.test_labels, data.num_classes, data.classes))
         try:
             with Loggers(record, self.notes) as loggers:
                 return run_rounds(engine, saved.server, evaluate, record, saved.checkpoint, loggers, on_round)

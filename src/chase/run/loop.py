@@ -70,7 +70,7 @@ def run_rounds(
         on_round(metrics)
     matrix = evaluate.confusion(server.weights) if past else None
     if matrix is not None:
-        body = {"round": past[-1]["round"], "matrix": matrix}
+        body = {"round": past[-1]["round"], "matrix": matrix, "quality": evaluate.quality(server.weights)}
         write_atomically(record.path / "confusion.json", json.dumps(body).encode())
     return past
 

@@ -5,6 +5,8 @@
     .lock              held while rounds are run; beside it, .lock.holder says by which process
     model.json         the network, its classes and its input: enough to use the model without the data
     coverage.json      samples and initial labels by client and class (simulation only)
+    data.json          a digest of the data, and where it was relative to the run (simulation only)
+    best.safetensors   the model of the round with the highest main metric so far
     metrics.jsonl      a line per round, flushed; of more than 256 clients quantiles instead of a list
     selections.jsonl   who asked for which sample, when and why (simulation only)
     checkpoint/        the last two rounds, each named by a manifest that is replaced atomically

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -13,6 +14,7 @@ from chase.core.messages import ClientUpdate
 from chase.core.weights import Weights
 from chase.run.metrics import Metrics
 from chase.server.evaluation import SCORE_NAMES, confusion, mean_scores, score, score_metrics
+from chase.server.quality import quality
 from chase.settings import Settings
 
 
@@ -26,6 +28,13 @@ class TestSet:
     """Weights of a model -> its outputs on the whole test set (samples, classes)."""
     labels: NDArray[np.int64]
     num_classes: int
+    classes: tuple[str, ...] = ()
+    """Names, where they are known."""
+
+    def quality(self, weights: Weights) -> Metrics:
+        """Everything that the outputs tell, see ``server.quality``."""
+        probabilities = torch.softmax(self.outputs(weights).double(), dim=1).numpy()
+        return quality(probabilities, self.labels, self.classes or tuple(str(c) for c in range(self.num_classes)))
 
     def scores(self, weights: Weights) -> Metrics:
         """The scores of a model under their names in a line of metrics."""
@@ -71,6 +80,10 @@ class Evaluation:
             known = {str(c): known.get(str(c), untrained) for c in range(self.settings.clients)}
         scores = mean_scores(list(known.values())) if due else dict.fromkeys(SCORE_NAMES)
         return scores | {"client_scores": known}
+
+    def quality(self, weights: Weights) -> Metrics | None:
+        """How good the last global model is in every respect, where there is a test set."""
+        return None if self.test is None or self.settings.form == "isolated" else self.test.quality(weights)
 
     def confusion(self, weights: Weights) -> list[list[int]] | None:
         """What the last global model takes each class for, where there is a test set; isolated clients have no such."""

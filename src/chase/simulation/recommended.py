@@ -1,7 +1,8 @@
 """Settings for a user's own data that has none: ``chase run items.csv``.
 
 Decided by what the data is: sites where the data names them, else an even division; a network, optimiser and number of
-rounds that end within two minutes for some thousand samples. The closed-form learner is taken where there is one.
+rounds that end within two minutes for some thousand samples. The learner and the strategy are the recommended ones;
+network and optimiser count when the user chooses a method that trains a network.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from chase.core.errors import DataError
 from chase.data import folders, sources
 from chase.data.pictures import PictureError, read_header
 from chase.data.resident import DataSet
-from chase.settings import Settings, from_mapping
+from chase.settings import RECOMMENDED, Settings, from_mapping
 
 LARGEST = 64
 """Images are not made larger than this by default."""
@@ -48,9 +49,13 @@ def for_data(data: DataSet) -> dict[str, Any]:
     """Division, learner and rounds for a data set."""
     labeled = int((data.train_labels >= 0).sum())
     values: dict[str, Any] = {**NETWORKS[data.train.kind], **_clients(data, labeled)}
-    if "learner" in Settings.model_fields:
-        values = {"learner": "closed-form", **_clients(data, labeled)}
-    values |= {"strategy": "margin", "behaviour": "AbCo", "rounds": ROUNDS, "local_epochs": 5, "initial_per_class": 1}
+    values |= {
+        "strategy": RECOMMENDED,
+        "behaviour": "AbCo",
+        "rounds": ROUNDS,
+        "local_epochs": 5,
+        "initial_per_class": 1,
+    }
     if data.train.kind == "image" and min(data.train.shape[1:]) < 16:
         values["net"] = "tiny-cnn"
     share = min(1.0, max(0.02, 2 * data.num_classes * values["clients"] / max(1, labeled)))

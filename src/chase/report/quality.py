@@ -1,0 +1,82 @@
+"""How far a single number can be trusted: intervals, the majority class, balance, ranking, calibration, by class."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from chase.report.cells import Cell, number
+from chase.report.markup import html_table, together
+from chase.report.runs import MethodRuns
+from chase.report.sections import Section
+from chase.report.tables import ReportTable
+
+NOTE = (
+    "The run of the lowest seed, on its whole test set. Interval: 95 % (Wilson), over test samples, not over seeds. "
+    "Majority: always naming the most frequent class. AUC: one class against the rest, mean over classes. ECE: mean "
+    "gap between confidence and accuracy in ten bins."
+)
+TITLES = ("method", "accuracy, %", "interval, %", "majority, %", "balanced accuracy, %", "AUC", "ECE", "test samples")
+
+
+def quality_section(methods: Sequence[MethodRuns]) -> Section | None:
+    """One row per method, one table by class and one of calibration each."""
+    known = [(m.label, m.first.confusion["quality"]) for m in methods if m.first.confusion.get("quality")]
+    if not known:
+        return None
+    parts = [html_table(ReportTable(TITLES, [_row(label, q) for label, q in known]), NOTE)]
+    for label, found in known:
+        parts += [html_table(_by_class(label, found)), html_table(_reliability(label, found))]
+    return Section("quality", "How good the last model is", together(parts))
+
+
+def _percent(value: float | None) -> Cell:
+    return number(value, 1, 100)
+
+
+def _row(label: str, found: Mapping[str, Any]) -> list[Cell]:
+    low, high = found["accuracy_interval"]
+    return [
+        label,
+        _percent(found["accuracy"]),
+        f"{100 * low:.1f} to {100 * high:.1f}",
+        _percent(found["majority_accuracy"]),
+        _percent(found["balanced_accuracy"]),
+        number(found["auc"], 3),
+        number(found["ece"], 3),
+        number(found["tested"], 0),
+    ]
+
+
+def _by_class(label: str, found: Mapping[str, Any]) -> ReportTable:
+    rows: list[list[Cell]] = [
+        [
+            row["class"],
+            _percent(row["sensitivity"]),
+            _percent(row["specificity"]),
+            number(row["auc"], 3),
+            number(row["tested"], 0),
+        ]
+        for row in found["classes"]
+    ]
+    titles = ("class", "sensitivity, %", "specificity, %", "AUC", "test samples")
+    return ReportTable(titles, rows, title=f"{label}: by class")
+
+
+def _reliability(label: str, found: Mapping[str, Any]) -> ReportTable:
+    rows: list[list[Cell]] = [
+        [_percent(row["confidence"]), _percent(row["accuracy"]), number(row["count"], 0)]
+        for row in found["reliability"]
+    ]
+    titles = ("mean confidence, %", "accuracy, %", "test samples")
+    return ReportTable(titles, rows, title=f"{label}: calibration", text_columns=0)
+
+
+def in_words(found: Mapping[str, Any]) -> str:
+    """The end of a run in one line."""
+    low, high = found["accuracy_interval"]
+    return (
+        f"accuracy {found['accuracy']:.1%}, 95 % interval {low:.1%} to {high:.1%} over {found['tested']} test samples; "
+        f"always the most frequent class: {found['majority_accuracy']:.1%}; balanced accuracy "
+        f"{found['balanced_accuracy']:.1%}; calibration error {found['ece']:.3f}"
+    )
