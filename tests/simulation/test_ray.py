@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support import final_weights, timeless
 
 from chase.core.errors import SettingsError
 from chase.core.weights import digest
@@ -15,11 +16,17 @@ from chase.data import sources
 from chase.models.net import get_weights
 from chase.run.checkpoint import Checkpoint
 from chase.run.engine import RoundResult
+from chase.run.experiment import Experiment
+from chase.run.record import Record
 from chase.server.server import Server
 from chase.settings import Settings, load
 from chase.simulation import cluster
 from chase.simulation.inprocess import InProcess
 from chase.simulation.world import World
+from chase.studies import on_ray
+from chase.studies.catalog import find_study
+from chase.studies.plan import Options, plan, write_plan
+from chase.studies.runner import look, run_jobs
 
 ray = pytest.importorskip("ray", reason="the extra ray is not installed")
 pytestmark = pytest.mark.filterwarnings("ignore")  # Ray's own, of sockets and files that it leaves to the system
@@ -55,6 +62,41 @@ def two_rounds(engine: Any, chosen: Settings, world: World, checkpoint: Checkpoi
         checkpoint.commit(round, server.to_arrays())
         found.append((digest(server.weights), result.journal, [u.num_labeled for u in result.updates]))
     return found
+
+
+def test_a_job_of_a_study_goes_on_elsewhere_when_its_node_dies(
+    nodes: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The node does not see the directory: files go and come back, and end as those of a run on this machine."""
+    options = Options(("digits",), ("FedRandom",), 30, 1, scale=0.2, changes={"clients": 2, "local_epochs": 2})
+    work = write_plan(tmp_path, "ablation", plan(find_study("ablation"), options))
+    job, jobs, killed = work.jobs[0], look(work, work.jobs), []
+    start = on_ray.RunningOnRay._start
+
+    def unseen(self: Any) -> None:
+        (tmp_path / self._token).unlink(missing_ok=True)
+        start(self)
+
+    def kill_once(some: Any) -> None:
+        if some[0].rounds and not killed and running[0].progress.state == "running":
+            killed.append(some[0].rounds)
+            ray.kill(running[0]._actor)
+
+    monkeypatch.setattr(on_ray.RunningOnRay, "_start", unseen)
+    monkeypatch.setattr(on_ray, "PULL", 0.2)
+    begin, running = on_ray.RayJobs(nodes[0].address, 2), []
+
+    def launch(*arguments: Any) -> Any:
+        running.append(begin(*arguments))
+        return running[0]
+
+    run_jobs(work, jobs, 1, kill_once, launch)
+    assert jobs[0].problem == ""
+    assert jobs[0].state == "done"
+    assert 0 < killed[0] < 30
+    Experiment.begin(job.settings, tmp_path / "here").run()
+    assert timeless(Record.open(tmp_path / job.name).metrics) == timeless(Record.open(tmp_path / "here").metrics)
+    assert final_weights(tmp_path / job.name) == final_weights(tmp_path / "here")
 
 
 def test_two_nodes_give_the_same_bits_and_a_node_that_dies_costs_nothing(nodes: Any, tmp_path: Path) -> None:

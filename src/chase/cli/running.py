@@ -11,6 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from chase import settings as settings_room
+from chase.cli.cluster import AddressOpt, OnOpt
 from chase.cli.compare import compare
 from chase.cli.coverage import show_coverage
 from chase.cli.people import page_beside
@@ -81,6 +82,8 @@ def run(
     page_client: PageClientOpt = None,
     wait: WaitOpt = None,
     page_port: PortOpt = PORT,
+    on: OnOpt = "here",
+    address: AddressOpt = "",
 ) -> None:
     """Run federated active learning, or compare several methods, and leave a directory with metrics and a report."""
     changes = settings_room.parse_changes(change or [])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -18,6 +18,7 @@ from rich.text import Text
 from typer.core import TyperGroup
 
 from chase import settings as settings_room
+from chase.cli.cluster import AddressOpt, OnOpt, check_on
 from chase.cli.progress import percent
 from chase.cli.terminal import print_table
 from chase.core.errors import SettingsError
@@ -27,7 +28,7 @@ from chase.studies import recommend
 from chase.studies.catalog import all_studies, find_study
 from chase.studies.job import is_done
 from chase.studies.plan import Options, StudyJob, StudyPlan, plan, plan_file, write_plan
-from chase.studies.runner import Progress, check, held, look, run_jobs, seconds_left
+from chase.studies.runner import Progress, Running, RunningJob, check, held, look, run_jobs, seconds_left
 from chase.studies.study import Study
 
 NameArg = Annotated[str, typer.Argument(metavar="NAME", help="A study (see `chase study list`).")]
@@ -89,8 +90,11 @@ def study(
     change: SetOpt = None,
     dry_run: DryOpt = False,
     as_json: JsonOpt = False,
+    on: OnOpt = "here",
+    address: AddressOpt = "",
 ) -> None:
     """Run an experiment of the paper; what is finished already is not run again."""
+    check_on(on, address)
     chosen = find_study(name)
     presets = tuple(part.strip() for part in data.split(",") if part.strip())
     changes = settings_room.parse_changes(change or [])
@@ -106,11 +110,17 @@ def study(
         show_plan(planned, workers, as_json)
         return
     progress = look(planned, wanted)  # before anything is written: the data may not be there
+    start: Callable[[StudyPlan, Progress], RunningJob] = Running
+    if on == "ray":
+        from chase.studies.on_ray import RayJobs
+
+        start = cluster = RayJobs(address, workers)
+        workers = jobs or cluster.cores
     with held(out, name):
         work = write_plan(out, name, [*wanted, *finished_beside(chosen, options, out)])
         with StudyProgress(name, workers, quiet=as_json) as view:
             try:
-                run_jobs(work, progress, workers, view.show)
+                run_jobs(work, progress, workers, view.show, start)
             except KeyboardInterrupt:
                 view.say(f"stopped; finished rounds are saved. The same command goes on with it ({out}).")
                 raise typer.Exit(130) from None

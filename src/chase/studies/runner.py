@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Protocol
 
 from chase.core.errors import RunDirectoryError
 from chase.core.files import Held, locked, read_jsonl, write_atomically
@@ -154,19 +155,37 @@ def held(directory: Path, study: str) -> Iterator[None]:
         ) from None
 
 
+class RunningJob(Protocol):
+    """A job that was started, on this machine or elsewhere."""
+
+    progress: Progress
+
+    def ended(self) -> bool:
+        """Whether it has ended; its outcome is then in the progress."""
+        ...
+
+    def stop(self) -> None:
+        """End it at once."""
+        ...
+
+
 def run_jobs(
-    plan: StudyPlan, jobs: Sequence[Progress], workers: int, on_change: Callable[[Sequence[Progress]], None]
+    plan: StudyPlan,
+    jobs: Sequence[Progress],
+    workers: int,
+    on_change: Callable[[Sequence[Progress]], None],
+    start: Callable[[StudyPlan, Progress], RunningJob] = Running,
 ) -> None:
     """Run what is not done, in order, ``workers`` at a time; a job that fails does not stop the others.
 
-    For use within ``held``.
+    For use within ``held``. ``start`` begins a job: in a process here, or on a cluster.
     """
     waiting = [progress for progress in jobs if progress.state == "waiting"]
-    running: list[Running] = []
+    running: list[RunningJob] = []
     try:
         while waiting or running:
             while waiting and len(running) < workers:
-                running.append(Running(plan, waiting.pop(0)))
+                running.append(start(plan, waiting.pop(0)))
             for entry in running:
                 entry.progress.update(plan.directory)
             running = [entry for entry in running if not entry.ended()]
