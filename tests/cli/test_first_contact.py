@@ -95,9 +95,9 @@ def test_help_and_version_come_at_once_and_help_names_every_command():
 
 
 def test_one_setting_is_explained(chase):
-    out = chase("list", "partition").out
-    assert 'default: "classes"' in out
-    assert "allowed: classes, dirichlet, iid, natural, shards-reference" in out
+    out = chase("list", "bad_images").out
+    assert 'default: "fail"' in out
+    assert "allowed: fail, skip" in out
     assert "allowed: a number, more than 0" in chase("list", "lr").out
     assert "[classes]" in chase("list", "settings").out.replace("\n", "")  # not swallowed as markup
 

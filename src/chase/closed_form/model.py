@@ -72,7 +72,7 @@ class ClosedFormNet(Net):
     def embed(self, x: Tensor) -> Tensor:
         """x as a network takes it -> standardised features (batch, width)."""
         params = {name: getattr(self, f"feature_{name}") for name in self.params}
-        scaled = (self.feature_map.embed(params, x) - params["mean"]) / params["std"]
+        scaled: Tensor = (self.feature_map.embed(params, x) - params["mean"]) / params["std"]
         return scaled.clamp(-LIMIT * GRID, LIMIT * GRID)  # not rounded: a program elsewhere may round the other way
 
     def fitted(self) -> dict[str, Array]:
