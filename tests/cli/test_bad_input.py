@@ -15,7 +15,9 @@ import pytest
 from support import final_weights, timeless
 
 from chase.cli import main
+from chase.core.files import writing
 from chase.run.record import Record
+from chase.run.segments import SavedState, SegmentWriter
 
 QUICK = ("clients=3", "local_epochs=2", "rounds=2", "engine=inprocess")
 
@@ -202,8 +204,8 @@ def nobody() -> Iterator[None]:
         os.seteuid(0)
 
 
+@pytest.mark.usefixtures("finished")  # what is imported late is imported then, while files can still be read
 def test_no_permission_to_write(chase: Chase, tmp_path: Path) -> None:
-    chase("list", "--json")  # what is imported late is imported now, while files can still be read
     closed = tmp_path / "closed"
     closed.mkdir()
     closed.chmod(0o555)
@@ -215,19 +217,22 @@ def test_no_permission_to_write(chase: Chase, tmp_path: Path) -> None:
 def test_no_space_on_the_disk_in_the_middle_of_a_run(
     chase: Chase, tmp_path: Path, finished: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    plain = Path.replace
+    plain = SegmentWriter.add
+    states: list[int] = []
 
-    def full(self: Path, target: Path) -> Path:
-        if Path(target).name == "client-00001-000002.safetensors":
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        return plain(self, target)
+    def full(self: SegmentWriter, blob: bytes, round: int) -> SavedState:
+        states.append(round)
+        if states.count(2) == 2:  # the second client's state in round 2
+            with writing(self.path):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return plain(self, blob, round)
 
     out = tmp_path / "full"
     with monkeypatch.context() as patch:
-        patch.setattr(Path, "replace", full)
+        patch.setattr(SegmentWriter, "add", full)
         said = chase.refused("run", "digits", "--out", out, *quick())
     assert said.startswith("chase: client 1, round 2, saving: cannot write ")
-    assert said.endswith("client-00001-000002.safetensors: no space is left on the disk: free some and resume")
+    assert said.endswith(".states: no space is left on the disk: free some and resume")
     assert chase("resume", out)[0] == 0
     assert timeless(Record.open(out).metrics) == timeless(Record.open(finished).metrics)
     assert final_weights(out) == final_weights(finished)

@@ -120,7 +120,7 @@ def annotators(given: list[str]) -> tuple[str | None, list[str]]:
 
 def values_of(name: str, changes: Mapping[str, Any]) -> dict[str, Any]:
     """The values of a preset or a TOML file, or those recommended for the data at a path."""
-    is_data = sources.looks_like_path(name) and not name.endswith(".toml") and name not in settings_room.presets()
+    is_data = name not in settings_room.presets() and not name.endswith(".toml") and sources.looks_like_path(name)
     if not is_data:
         return settings_room.values_of(name)
     return own_values(name, changes)

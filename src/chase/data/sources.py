@@ -129,6 +129,8 @@ def check_name(name: str) -> None:
 def looks_like_path(name: str) -> bool:
     """Whether a name that is not known is meant as a path."""
     path = Path(name)
+    if name in SOURCES:
+        return False
     return path.exists() or len(path.parts) > 1 or path.suffix in tables.TABLE_SUFFIXES
 
 
