@@ -84,7 +84,7 @@ def run(finished: Path, tmp_path: Path) -> Path:
         (["digits", "--set", "rounds=0"], "rounds = 0 is invalid: input should be greater than or equal to 1"),
         (["digits", "--set", "beta=2"], "beta = 2 is invalid: input should be less than or equal to 1"),
         (["digits", "--set", "rounds=soon"], "rounds = 'soon' is invalid: input should be a valid integer"),
-        (["digits", "--set", "lr=nan"], "lr = nan does not fit"),
+        (["digits", "--set", "lr=nan"], "lr = nan is invalid"),
         (["digits", "--set", "local_epochs=1"], "local_epochs = 1, but epistemic variation compares epochs and needs"),
         (["digits", "--set", "data=digit"], "did you mean 'digits'?"),
         (["digits", "--set", "net=tiny"], "unknown net 'tiny'; did you mean 'tiny-cnn'?"),

@@ -67,7 +67,7 @@ def test_inspect_shows_problems(chase, reviews):
         (("data", "inspect", "mnits"), "did you mean 'mnist'"),
         (("data", "inspect", "x.csv"), "x.csv does not exist"),
         (("data", "get", "nonsense"), "unknown data set 'nonsense'"),
-        (("run", "digits", "--set", "alpha=0", "--set", "partition=dirichlet"), "alpha = 0 does not fit"),
+        (("run", "digits", "--set", "alpha=0", "--set", "partition=dirichlet"), "alpha = 0 is invalid"),
         (("run", "digits", "--set", "classes_per_client=11"), "give at most 10"),
         (("run", "digits", "--set", "clients=1000", "--set", "partition=dirichlet"), "use fewer clients"),
         (("run", "digits", "--set", "partition=natural"), "has no owners"),

@@ -30,6 +30,7 @@ def test_label_twenty_samples_by_keyboard(desk: Desk) -> None:
 
 def test_a_held_key_labels_one_sample(desk: Desk) -> None:
     page = desk.sit()
+    on_screen(page)
     page.keyboard.down("1")
     for _ in range(5):
         page.keyboard.down("1")
@@ -182,6 +183,7 @@ def test_answers_not_sent_yet_never_reach_another_home(tmp_path: Path, chromium:
         page.goto("about:blank")
         page.goto(links(second, where, ["anna"])["anna"])
         page.wait_for_selector("#work:not([hidden])")
+        on_screen(page)
         page.keyboard.press("2")
         expect(page.locator("#last-label")).to_have_text("dog")
         expect(page.locator("#round-text")).to_have_text("Round 2: 1 of 5")
@@ -251,6 +253,8 @@ def test_many_at_once_in_the_grid_and_undone_together(desk: Desk) -> None:
     page.click("#view-grid")
     tiles = page.locator(".tile")
     expect(tiles).to_have_count(24)
+    for place in range(5):
+        expect(tiles.nth(place)).not_to_have_class(re.compile("loading"))
     for place in (1, 3, 4):
         tiles.nth(place).click()
     expect(page.locator("#grid-hint")).to_contain_text("3 selected")
@@ -260,6 +264,8 @@ def test_many_at_once_in_the_grid_and_undone_together(desk: Desk) -> None:
     page.keyboard.press("Backspace")
     expect(page.locator(".tile.done")).to_have_count(0)
     assert desk.answers() == {}
+    for place in range(5):
+        expect(tiles.nth(place)).not_to_have_class(re.compile("loading"))
     tiles.nth(0).focus()
     page.keyboard.press("Space")
     page.keyboard.press("Shift+ArrowRight")

@@ -189,7 +189,7 @@ def test_costs_are_said_beside_the_base(finished: Path) -> None:
     part = replace(scene.part, figures=("inference-cost",), against="no FAm")
     said = findings(replace(scene, part=part, methods=[inferring("no FAm", 4000), inferring("FAmS", 500)]))
     brackets = "(in brackets, times no FAm)"
-    assert f"Samples that a client infers a round, mean {brackets}. no FAm: 4,000; FAmS: 500 (0.12)." in said
+    assert f"Samples that a client infers per round, mean {brackets}. no FAm: 4,000; FAmS: 500 (0.12)." in said
 
 
 def test_arms_that_are_numbers_stand_at_their_place() -> None:

@@ -1,8 +1,7 @@
 """A site's side of a secure sum: what it would have sent becomes a vector, and only masked words leave the site.
 
 Secrets and vector of a sum lie in ``secure/`` of the site's home while it is under way. A step that is asked for
-again is answered as before; which of a site's two secrets is given away is decided once (``unmask``), and then all is
-removed.
+again is answered as before; which of a site's two secrets is given away is decided once (``unmask``).
 """
 
 from __future__ import annotations

@@ -88,7 +88,7 @@ def trade_off(methods: Sequence[MethodRuns]) -> Markup:
     ]
     title = "Accuracy against time"
     return html_figure(
-        charts.points(title, f"{time.name} a round", f"accuracy after round {end} (%)", marks),
+        charts.points(title, f"{time.name} per round", f"accuracy after round {end} (%)", marks),
         title,
         "Bars are 95 % intervals over seeds.",
     )

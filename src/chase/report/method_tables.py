@@ -140,7 +140,7 @@ def cost(methods: Sequence[MethodRuns], named: str = "") -> ReportTable:
             ]
         )
     times = f"times {base.label}" if base is not None else "times"
-    spent = f"{time.name} a round"
+    spent = f"{time.name} per round"
     columns = ("method", "accuracy, %", "labels", spent, times, "inferred per client", "inferences per round")
     table = ReportTable(columns, rows, "Cost")
     return (

@@ -73,7 +73,7 @@ def headline(methods: Sequence[MethodRuns]) -> Section:
     """What came out, in large type and in tables."""
     several = any(len(method.runs) > 1 for method in methods)
     note = "Mean over the runs of a method and, in brackets, the smallest and the largest. " if several else ""
-    note += "Seconds, inferred samples and inferences are means a round."
+    note += "Seconds, inferred samples and inferences are means per round."
     if len({len(run.metrics) for method in methods for run in method.runs}) > 1:
         note += " Runs differ in their number of rounds: compare at equal rounds."
     body = cards(methods) + html_table(tables.summary(methods, clock(methods)), note.strip())
@@ -187,7 +187,7 @@ def cost_section(methods: Sequence[MethodRuns]) -> Section:
     """Inference cost and time."""
     phases = seconds_by_phase(methods)
     names = [method.label for method in methods]
-    title = "Seconds a round, by phase"
+    title = "Seconds per round, by phase"
     figures = [
         line_figure(
             methods,
@@ -216,7 +216,7 @@ def cost_section(methods: Sequence[MethodRuns]) -> Section:
         if phases
         else Markup(),
         line_figure(
-            methods, "Seconds a round", ("round", "seconds"), round_numbers, metric("seconds"), "Wall-clock.", True
+            methods, "Seconds per round", ("round", "seconds"), round_numbers, metric("seconds"), "Wall-clock.", True
         ),
     ]
     return Section("cost", "Cost", grid(figures))

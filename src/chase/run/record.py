@@ -130,7 +130,7 @@ class Record:
         with writing(path):
             if (path / "settings.toml").exists() and not never_began(path):
                 raise RunDirectoryError(
-                    f"{path} holds a run already: go on with `{resume_command(path, kind)}` or choose another --out"
+                    f"{path} holds a run already: resume with `{resume_command(path, kind)}` or choose another --out"
                 )
             new = not path.exists()
             path.mkdir(parents=True, exist_ok=True)

@@ -58,12 +58,12 @@ def accuracy_cost(methods: Sequence[MethodRuns]) -> Drawing:
         for m in methods
     ]
     title = "Accuracy against inferences"
-    svg = charts.points(title, "forward passes a round outside training", f"accuracy after round {end} (%)", marks)
+    svg = charts.points(title, "forward passes per round outside training", f"accuracy after round {end} (%)", marks)
     return Drawing(title, svg, "Bars are 95 % intervals over seeds.")
 
 
 def inference_cost(methods: Sequence[MethodRuns]) -> Drawing | None:
-    """Distinct unlabelled samples that a client infers a round."""
+    """Distinct unlabelled samples that a client infers per round."""
     caption = "Distinct unlabelled samples that a client runs through a model in a round: the paper's measure."
     return over_rounds(methods, "Inference cost", "samples inferred per client", metric("inferred_samples"), caption)
 
@@ -72,9 +72,9 @@ def seconds_a_round(methods: Sequence[MethodRuns]) -> Drawing:
     """Seconds a round by method."""
     names, time = [m.label for m in methods], clock(methods)
     values = np.array([method_tables.of_runs(m, time.a_round).mean for m in methods])
-    title = f"{time.name.capitalize()} a round, mean"
+    title = f"{time.name.capitalize()} per round, mean"
     layer = plots.Layer("seconds", values, Fill.of(0))
-    return Drawing(title, plots.lying_bars(title, f"{time.name} a round", names, [layer]), time.note)
+    return Drawing(title, plots.lying_bars(title, f"{time.name} per round", names, [layer]), time.note)
 
 
 def final_accuracy(methods: Sequence[MethodRuns]) -> Drawing:

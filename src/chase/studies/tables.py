@@ -129,6 +129,6 @@ def minutes_table(result: SceneResult) -> ReportTable | None:
                 number(minutes, scale=1 / paper.MINUTES["FedRandom"]),
             ]
         )
-    ours = f"{time.name} a round, ours"
-    columns = ("method", ours, "times FedRandom", "minutes a round, paper", "times FedRandom, paper")
+    ours = f"{time.name} per round, ours"
+    columns = ("method", ours, "times FedRandom", "minutes per round, paper", "times FedRandom, paper")
     return ReportTable(columns, rows, "Time beside the paper")
