@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Coroutine, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -184,3 +186,9 @@ def simulate(
         story.asked += sorted(journal, key=lambda line: (line["client"], line["sample"]))
         story.weights.append(digest(server.weights))
     return story
+
+
+def run_async(work: Coroutine[Any, Any, Any]) -> Any:
+    """A coroutine's result, from a thread of its own: a browser driver may keep a loop running in this one."""
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(asyncio.run, work).result()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -10,7 +9,7 @@ from pathlib import Path
 
 import httpx
 import pytest
-from support import small_settings
+from support import run_async, small_settings
 
 from chase.core.errors import FederationError
 from chase.core.files import held_by
@@ -122,6 +121,6 @@ def test_the_proxy_refuses_long_requests_before_and_while_they_come(
         async with httpx.AsyncClient(transport=transport, base_url="https://localhost") as client:
             return (await client.post("/v1/fleet/push-object", **content)).status_code  # type: ignore[arg-type]
 
-    assert asyncio.run(ask(content=b"", headers={"content-length": str(MOST_BYTES + 1)})) == 413
-    assert asyncio.run(ask(content=endless())) == 413
-    assert asyncio.run(ask(content=b"short")) == 503
+    assert run_async(ask(content=b"", headers={"content-length": str(MOST_BYTES + 1)})) == 413
+    assert run_async(ask(content=endless())) == 413
+    assert run_async(ask(content=b"short")) == 503

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from homes import ask, image_home, served
+from support import run_async
 
 from chase.cli.running import annotators
 from chase.core.errors import SettingsError
@@ -118,7 +119,6 @@ def test_nothing_that_the_page_imports_loads_torch() -> None:
 
 
 def test_a_page_over_tls_asks_browsers_to_stay_with_it(tmp_path: Path) -> None:
-    import asyncio
 
     async def app(scope, receive, send):  # type: ignore[no-untyped-def]
         await send({"type": "http.response.start", "status": 200, "headers": []})
@@ -131,7 +131,7 @@ def test_a_page_over_tls_asks_browsers_to_stay_with_it(tmp_path: Path) -> None:
             sent.append(message)
 
         scope = {"type": "http", "method": "GET", "headers": [(b"host", b"x")]}
-        asyncio.run(guard.Guard(app, ["x"], scheme)(scope, None, send))  # type: ignore[arg-type]
+        run_async(guard.Guard(app, ["x"], scheme)(scope, None, send))  # type: ignore[arg-type]
         return dict(sent[0]["headers"])
 
     assert headers("https")[b"strict-transport-security"] == b"max-age=31536000"

@@ -122,14 +122,14 @@ def test_a_worker_that_dies_is_replaced_and_named(tmp_path: Path) -> None:
 def test_an_idle_worker_that_dies_does_not_end_the_round(tmp_path: Path) -> None:
     world = make_world(settings())
     orders = Server("run", world.settings, get_weights(world.net())).orders(1)
-    engine = Workers(world, Checkpoint(tmp_path / "a"), {}, 2)
+    engine = Workers(world, Checkpoint(tmp_path / "a"), 2)
     try:
         idle = engine.pids[1]  # one order, so only the first worker gets a task
         engine._workers[0].give = dies_first(engine._workers[0].give, idle)
         result = engine.run_round({0: orders[0]})
     finally:
         engine.close()
-    plain = InProcess(world, Checkpoint(tmp_path / "b"), {}).run_round({0: orders[0]})
+    plain = InProcess(world, Checkpoint(tmp_path / "b")).run_round({0: orders[0]})
     assert [digest(u.weights) for u in result.updates] == [digest(u.weights) for u in plain.updates]
     assert engine.notes == [f"worker 1 (process {idle}) died by signal 9 while running nothing"]
 
