@@ -29,8 +29,7 @@ def desks(chromium: Browser) -> Iterator[list[Desk]]:
             context.close()
         outside = [url for url in desk.requests if not url.startswith((desk.where, "blob:" + desk.where))]
         assert outside == []
-        # A page that outlives its server by a moment may find it gone.
-        assert [said for said in desk.troubles if "ERR_CONNECTION_REFUSED" not in said] == []
+        assert desk.troubles == []
 
 
 @pytest.fixture
