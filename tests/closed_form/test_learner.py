@@ -24,7 +24,7 @@ from chase.client.turn import Client, Turn
 from chase.closed_form.feature_map import decode
 from chase.closed_form.ridge import solve
 from chase.closed_form.sums import Sums
-from chase.core.errors import SettingsError, UpdateError
+from chase.core.errors import SettingsError
 from chase.core.messages import RoundOrder
 from chase.core.weights import read
 from chase.data.resident import DataSet, Samples
@@ -240,11 +240,11 @@ def test_the_server_refuses_what_does_not_fit() -> None:
     orders = bench.server.orders(1)
     update = bench.client.take_turn(orders[0]).update
     short = {**update.extras, "sum.features": update.extras["sum.features"][:-1]}
-    with pytest.raises(UpdateError, match="'features' is"):
-        bench.server.aggregate(orders, [replace(update, extras=short)])
+    bench.server.aggregate(orders, [replace(update, extras=short)])
+    assert any("'features' is" in note for note in bench.server.notes)
     negative = {name: -array for name, array in update.extras.items()}
-    with pytest.raises(UpdateError, match="removes labels that the server does not have"):
-        bench.server.aggregate(orders, [replace(update, extras=negative)])
+    bench.server.aggregate(orders, [replace(update, extras=negative)])
+    assert any("client 0 for round 1: it removes labels" in note for note in bench.server.notes)
     assert bench.server.to_arrays()["sums/counts"].sum() == 0
 
 

@@ -41,6 +41,12 @@ HISTORY = "history"
 """In a client's state: classes predicted by the last global models (models, samples)."""
 
 
+def sum_shapes(order: RoundOrder) -> dict[str, tuple[int, ...]]:
+    """Names and shapes of the sums of labelled samples, without their prefix, under the model of an order."""
+    classes, width = order.weights["head.weight"].shape
+    return {"outer": (width * (width + 1) // 2,), "cross": (width, classes), "features": (width,), "counts": (classes,)}
+
+
 def model_of(context: ClientContext) -> ClosedFormNet:
     """The closed-form model of a context."""
     if not isinstance(context.net, ClosedFormNet):

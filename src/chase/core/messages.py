@@ -59,3 +59,5 @@ class ClientUpdate:
     num_labeled: int
     metrics: Mapping[str, float]
     extras: Arrays = field(default_factory=dict)
+    joint: tuple[ClientId, ...] = ()
+    """Of a secure sum, which stands for several clients: all of them. It never travels."""

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
+
+from chase.client.contribute import SUM
+from chase.closed_form.feature_map import LIMIT
 from chase.core.errors import UpdateError
 from chase.core.messages import ClientUpdate, RoundOrder
 from chase.core.pools import NAMES
@@ -39,9 +43,27 @@ def check_answer(update: ClientUpdate, order: RoundOrder, rules: Rules, samples:
             f"{who}: a labelled count of {update.num_labeled} beside a pool of "
             f"{update.metrics['pool_labeled']:.0f} is not believed (at most {rules.most_labels})"
         )
+    check_sums(update, who, samples)
     held = sum(update.metrics[f"pool_{name}"] for name in NAMES)
     if max(held, update.metrics["labels"]) > samples:
         raise Outgrown(
             f"{who}: pools of {held:.0f} samples and {update.metrics['labels']:.0f} labels given are more than the "
             f"{samples} samples that it has by the handshake"
         )
+
+
+def check_sums(update: ClientUpdate, who: str, samples: int) -> None:
+    """Refuse sums of labelled samples that no set of so many samples has: features are codes of at most ``LIMIT``.
+
+    A site may add all its samples and remove as many in one round.
+    """
+    bounds = {"counts": 1, "features": LIMIT, "cross": LIMIT, "outer": LIMIT**2}
+    for name, bound in bounds.items():
+        array = update.extras.get(f"{SUM}{name}")
+        if array is None or not array.size:
+            continue
+        if (array != np.rint(array)).any():
+            raise UpdateError(f"{who}: the sums '{name}' hold a number that is not whole")
+        largest = float(np.abs(array).max())
+        if largest > 2.0 * bound * samples:
+            raise Outgrown(f"{who}: the sums '{name}' hold {largest:.3g}, which {samples} samples cannot give")

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-import secrets
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,19 +16,17 @@ from chase.client.build import build_net
 from chase.client.spec import closed_form_spec
 from chase.closed_form.catalog import BY_KIND
 from chase.closed_form.feature_map import InputSpec
-from chase.core.errors import FederationError, UpdateError
+from chase.core.errors import FederationError
 from chase.core.files import write_atomically
-from chase.core.messages import ClientId, ClientUpdate, RoundOrder
-from chase.core.weights import Arrays, Weights, check_fits
+from chase.core.messages import ClientId, RoundOrder
+from chase.core.weights import Weights
 from chase.data.resident import DataSet
 from chase.federation.diary import Diary
 from chase.federation.members import Members
 from chase.federation.privacy import epsilon, noise_multiplier, site_sigma
-from chase.federation.rounds import RoundOutcome, Rounds
+from chase.federation.rounds import Rounds
 from chase.federation.rules import FederationDirectory, Rules
-from chase.federation.secure_round import Header, Summed, keys_of, secure_total
-from chase.federation.secure_site import SUMMED, from_sum, real_names
-from chase.federation.secure_sum import PublicKeys
+from chase.federation.secure_engine import SecureSums
 from chase.federation.transport import SiteMessage, Transport
 from chase.learning.inference import logits
 from chase.models.catalog import NetSpec
@@ -78,7 +76,7 @@ class FederationEngine:
         self._members.turns = read_turns(federation.path)
         self._members.keep_turns = lambda turns: write_turns(federation.path, turns)
         self.checkpoint = saved_rounds(federation)
-        self._life = secrets.token_hex(8)
+        self._sums = SecureSums(settings, self.spec, self._rules, self._members, self._rounds, diary)
         self._noise = check_privacy(self._rules, settings)
         self._round = 0
         self.notes: list[str] = []
@@ -101,9 +99,11 @@ class FederationEngine:
         """One turn of the sites that have an order, as far as the rules wait for them."""
         wanted = self._for_members(orders)
         self._round = next(iter(wanted.values())).round if wanted else self._round + 1
-        outcome = self._rounds.hold(wanted)
         if self._rules.secure:
-            return self._secure_result(outcome)
+            self._sums.round = self._round
+            result = self._sums.hold(wanted)
+            return replace(result, metrics=result.metrics | self._spent())
+        outcome = self._rounds.hold(wanted)
         updates = [outcome.updates[client] for client in sorted(outcome.updates)]
         return RoundResult(outcome.orders, updates, metrics=outcome.as_metrics() | self._spent())
 
@@ -113,40 +113,6 @@ class FederationEngine:
         if not rules.dp_epsilon:
             return {}
         return {"dp_epsilon": epsilon(self._noise, self._round, rules.dp_delta), "dp_delta": rules.dp_delta}
-
-    def _secure_result(self, outcome: RoundOutcome) -> RoundResult:
-        """The sum over the sites as the update of one client: all that the server learns of the round."""
-        keys = {c: keys_of(u) for c, u in outcome.updates.items()}
-        told = outcome.as_metrics() | self._spent()
-        try:
-            order = next(iter(outcome.orders.values()), None)
-            if order is None:
-                raise FederationError("no site answered")
-            size = sum(order.origin[n].size for n in real_names(order.origin)) + 2 + len(SUMMED)
-            summed = self._secure_sum("turn", keys, size)
-            weights, weight, labels, metrics = from_sum(summed.total, order.origin)
-            check_fits(weights, order.origin, "the sum of this round")
-        except (FederationError, UpdateError) as error:
-            self._diary.note(self._round, "no sum", why=str(error))
-            return RoundResult({}, [], metrics=told | {"took_part": 0})
-        first = summed.sites[0]
-        update = ClientUpdate(first, order.round, weights, labels if weight else 0, metrics)
-        return RoundResult({first: order}, [update], metrics=told | {"took_part": len(summed.sites), "clients": {}})
-
-    def _secure_sum(self, job: str, keys: Mapping[ClientId, PublicKeys], size: int) -> Summed:
-        def ask(step: str, headers: Mapping[ClientId, Header]) -> dict[ClientId, Arrays]:
-            letters = {
-                c: SiteMessage(self._members.nodes[c], step, {**header, "number": c, "of": self._round})
-                for c, header in headers.items()
-                if c in self._members.nodes
-            }
-            return {c: u.extras for c, u in self._rounds.ask(self._round, letters, self._rules.deadline).items()}
-
-        return secure_total(self._context(job), job, keys, size, ask)
-
-    def _context(self, job: str) -> str:
-        """What a secure sum is for: its keys and masks serve nothing else. Another one after every start."""
-        return f"{self._life} {job} {self._round}"
 
     def _for_members(self, orders: Mapping[ClientId, RoundOrder]) -> dict[ClientId, RoundOrder]:
         """Orders for the sites on the list; one that was admitted beyond ``clients`` always takes part."""
@@ -161,7 +127,7 @@ class FederationEngine:
         rules = self._rules
         header = {**self._header, "number": client, "recover": client in self._members.behind}
         if rules.secure:
-            header |= {"secure": True, "context": self._context("turn")}
+            header |= {"secure": True, "context": self._sums.context("turn")}
         if rules.dp_epsilon:
             sites = self._rounds.quorum(len(self._federation.roster.active))
             header["dp"] = {"clip": rules.dp_clip, "sigma": site_sigma(self._noise, rules.dp_clip, sites)}
@@ -194,32 +160,11 @@ class FederationEngine:
             return SiteMessage(self._members.nodes[client], "tally", self._order_header(client), weights=weights)
 
         if self._rules.secure:
-            return self._secure_scores(weights)
-        sums = self._rounds.tallies(self._round, message, self._rules.deadline)
-        accuracy = sums.correct / sums.count if sums.count else None
-        found: Metrics = {"site_accuracy": accuracy, "site_correct": sums.correct, "site_count": sums.count}
-        return found if self._rules.at_server else found | {"test_accuracy": accuracy}
-
-    def _secure_scores(self, weights: Weights) -> Metrics:
-        """The same, of which the server learns the two sums alone."""
-        here = sorted(self._members.here())
-        extra = {"context": self._context("tally"), "of": self._round}
-        letters = {
-            c: SiteMessage(self._members.nodes[c], "tally", {**self._order_header(c), **extra}, weights=weights)
-            for c in here
-        }
-        correct = count = 0
-        try:
-            answers = self._rounds.ask(self._round, letters, self._rules.deadline)
-            summed = self._secure_sum("tally", {c: keys_of(u) for c, u in answers.items()}, 2)
-            correct, count = (round(x) for x in summed.total.tolist())
-        except FederationError as error:
-            self._diary.note(self._round, "no score", why=str(error))
-        most = sum(self._members.sizes(c).held_out for c in here)
-        fits = 0 <= correct <= count <= most
-        if not fits:
-            self._diary.note(self._round, "no score", why=f"a sum that cannot be: {correct} of {count}, of {most}")
-        accuracy = correct / count if count and fits else None
+            correct, count = self._sums.scores(weights, self._order_header)
+        else:
+            sums = self._rounds.tallies(self._round, message, self._rules.deadline)
+            correct, count = sums.correct, sums.count
+        accuracy = correct / count if count else None
         found: Metrics = {"site_accuracy": accuracy, "site_correct": correct, "site_count": count}
         return found if self._rules.at_server else found | {"test_accuracy": accuracy}
 
@@ -235,8 +180,10 @@ def check_privacy(rules: Rules, settings: Settings) -> float:
     """Refuse options that exclude each other; returns the noise multiplier of differential privacy, 0 without it."""
     if rules.secure and (settings.combine != "mean" or settings.client_weights == "shuffled"):
         raise FederationError("secure = true sums updates: combine must be mean, client_weights labelled or equal")
-    if (rules.secure or rules.dp_epsilon) and settings.learner != "network":
-        raise FederationError("secure = true and dp_epsilon are there for learner = network only, not yet for sums")
+    if rules.dp_epsilon and settings.learner != "network":
+        raise FederationError(
+            "dp_epsilon clips changes of a network: learner = closed-form has none; use secure = true"
+        )
     if (rules.secure or rules.dp_epsilon) and "loss_module" in settings.needs:
         raise FederationError("secure = true and dp_epsilon cover the weights alone: ll4al sends more, choose another")
     if not rules.dp_epsilon:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import tomllib
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
@@ -58,7 +59,7 @@ class Rules:
     norm_refuse: float = 50.0
     """An update that changes it more than so many times is refused; 0 = never."""
     most_answer_mb: float = 0.0
-    """Megabytes that a site's answer may have; 0 = three times the model and 4 MB more."""
+    """Megabytes that a site's answer may have; 0 = three times the model (or its sums) and 4 MB more."""
 
     def check(self) -> None:
         """Refuse rules that cannot be kept."""
@@ -177,6 +178,15 @@ class MemberList:
         return MemberList(tuple(changed if m.name == changed.name else m for m in self.members))
 
 
+def numbers_in_sums(shapes: Mapping[str, list[int]]) -> int:
+    """About how many numbers a site sends besides a model's own: sums of features times features, if there are any."""
+    fitted = {name: shape for name, shape in shapes.items() if name.startswith("feature_")}
+    if not fitted:
+        return 0
+    width = shapes["head.weight"][1]
+    return width * (width + 1) // 2 + sum(max(shape) ** 2 for shape in fitted.values() if len(shape) == 2)
+
+
 def bare(key: str) -> str:
     """A key without the comment after it."""
     return " ".join(key.split()[:2])
@@ -243,10 +253,10 @@ class FederationDirectory:
             return int(given * (1 << 20))
         try:
             arrays = json.loads((self.path / "agreement.json").read_text(encoding="utf-8"))["arrays"]
-            shapes: list[list[int]] = [json.loads(line[line.index("[") :]) for line in arrays]
-        except (OSError, ValueError, KeyError, TypeError) as error:
+            shapes: dict[str, list[int]] = {n.split()[0]: json.loads(n[n.index("[") :]) for n in arrays}
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             raise FederationError(f"{self.path}/agreement.json cannot be read: {error}") from None
-        return 3 * sum(8 * math.prod(shape) for shape in shapes) + (4 << 20)
+        return 24 * (sum(map(math.prod, shapes.values())) + numbers_in_sums(shapes)) + (4 << 20)
 
     @property
     def run(self) -> Path:

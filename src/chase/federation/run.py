@@ -45,11 +45,15 @@ def run_federation(
 
 def _run(engine: FederationEngine, record: Record, diary: Diary) -> list[Metrics]:
     saved, settings, notes = restore(record, engine.spec, engine.checkpoint), record.settings, list[str]()
+    told: list[str] = []
     diary.note(saved.done, "begun" if saved.done == 0 else "resumed", why="; ".join(saved.problems))
 
     def announce(metrics: Metrics) -> None:
         shown = {"accuracy": metrics["test_accuracy"], "labels": metrics["labels"]}
         diary.show(phase="saved", round=metrics["round"], **shown)
+        for note in saved.server.notes[len(told) :]:
+            diary.note(metrics["round"], "note", why=note)
+            told.append(note)
 
     try:
         with Loggers(record, notes) as loggers:
@@ -61,5 +65,5 @@ def _run(engine: FederationEngine, record: Record, diary: Diary) -> list[Metrics
         engine.close()
         notes += saved.server.notes + engine.notes
         record.add_notes(notes)
-        for note in notes:
+        for note in (note for note in notes if note not in told):
             diary.note(len(record.metrics), "note", why=note)

@@ -9,12 +9,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from chase.core.errors import FederationError
 from chase.core.messages import ClientId, ClientUpdate
 from chase.core.weights import Arrays
-from chase.federation.secure_sum import LEAST, PublicKeys, Words, check_sites, decode, unmasked_sum
+from chase.federation.secure_sum import LEAST, PublicKeys, Words, check_sites, unmasked_sum
 
 Header = dict[str, object]
 Ask = Callable[[str, Mapping[ClientId, Header]], Mapping[ClientId, Arrays]]
@@ -25,7 +24,7 @@ Ask = Callable[[str, Mapping[ClientId, Header]], Mapping[ClientId, Arrays]]
 class Summed:
     """A sum and whose vectors are in it."""
 
-    total: NDArray[np.float64]
+    total: Words
     sites: tuple[ClientId, ...]
 
 
@@ -59,7 +58,7 @@ def secure_total(context: str, job: str, keys: Mapping[ClientId, PublicKeys], si
     bared = {n: {int(of): share.tobytes() for of, share in found.items()} for n, found in given.items()}
     whole = {n: shares for n, shares in bared.items() if set(shares) == set(alive)}
     _enough(whole, threshold, "helped to unmask the sum")
-    return Summed(decode(unmasked_sum(context, keys, alive, vectors, whole, threshold)), tuple(came))
+    return Summed(unmasked_sum(context, keys, alive, vectors, whole, threshold), tuple(came))
 
 
 def _fits(found: Arrays, size: int) -> bool:

@@ -6,56 +6,23 @@ again is answered as before; which of a site's two secrets is given away is deci
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import secrets
 from collections.abc import Mapping
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from chase.core.errors import FederationError
 from chase.core.files import write_atomically
 from chase.core.messages import ClientId, ClientUpdate
 from chase.core.weights import Array, Weights
 from chase.federation.privacy import private_weights
-from chase.federation.secure_sum import Party, PublicKeys, Words, encode
+from chase.federation.secure_sum import Party, PublicKeys, Words
 from chase.site.place import Site
-from chase.site.turn import METRICS
-
-SUMMED = tuple(sorted(METRICS - {"turn", "train_loss"}))
-"""The metrics that go into the sum, in this order; seconds and losses stay at the site."""
-
-
-def real_names(like: Weights) -> list[str]:
-    """The arrays of real numbers, in the order in which they are summed."""
-    return sorted(name for name, array in like.items() if np.issubdtype(array.dtype, np.floating))
-
-
-def vector_of(update: ClientUpdate, origin: Weights, weight: float) -> NDArray[np.float64]:
-    """Weight times change of the model, the weight, the number of labels and the metrics, as one row of numbers."""
-    change = [
-        weight * (update.weights[n].astype(np.float64) - origin[n].astype(np.float64)).ravel()
-        for n in real_names(origin)
-    ]
-    rest = [weight, float(update.num_labeled), *(float(update.metrics.get(name, 0.0)) for name in SUMMED)]
-    return np.concatenate([*change, np.array(rest)])
-
-
-def from_sum(total: NDArray[np.float64], origin: Weights) -> tuple[dict[str, Array], float, int, dict[str, float]]:
-    """The mean model, the sum of the weights, of the labels and of the metrics; counters stay as they were sent."""
-    at, weights = 0, dict(origin)
-    tail = total[sum(origin[name].size for name in real_names(origin)) :]
-    weight = float(tail[0])
-    for name in real_names(origin):
-        like = origin[name]
-        change = total[at : at + like.size].reshape(like.shape) / (weight or 1.0)
-        weights[name] = (like.astype(np.float64) + change).astype(like.dtype)
-        at += like.size
-    return weights, weight, int(tail[1]), dict(zip(SUMMED, tail[2:].tolist(), strict=True))
 
 
 def noise_of(site: Site, run: str, round: int) -> np.random.Generator:
@@ -75,20 +42,28 @@ def with_noise(site: Site, update: ClientUpdate, run: str, origin: Weights, aske
     )
 
 
+JOBS = ("turn", "tally")
+"""What is summed securely: answers to orders, and scores."""
+
+
 class SecureSite:
     """The sum that a site takes part in now."""
 
     def __init__(self, site: Site, job: str) -> None:
+        if job not in JOBS:
+            raise FederationError("a secure sum of another kind than this site takes part in")
         self._path = site.path / "secure" / f"{job}.json"
-        self._number = -1
+        self._words = self._path.with_suffix(".words")
 
-    def begin(self, number: ClientId, context: str, vector: NDArray[np.float64]) -> dict[str, Array]:
+    def begin(self, number: ClientId, context: str, words: Words) -> dict[str, Array]:
         """Step 1: keep the vector and new secrets; the public keys leave."""
         body = self._read()
         if body is None or body["context"] != context:
             party = Party(number, context)
-            words = encode(vector)
-            body = {"context": context, "number": number, "state": party.state.hex(), "words": words.tolist()}
+            self._path.parent.mkdir(mode=0o700, exist_ok=True)
+            write_atomically(self._words, words.tobytes())
+            digest = hashlib.sha256(words.tobytes()).hexdigest()
+            body = {"context": context, "number": number, "state": party.state.hex(), "words": digest}
             self._write(body)
         return _arrays({name: bytes(value) for name, value in asdict(self._party(body).keys).items()})
 
@@ -109,7 +84,10 @@ class SecureSite:
         if body.setdefault("boxes", header["boxes"]) != header["boxes"]:
             raise FederationError("the server asks for a masked vector twice, with other shares")
         self._write(body)
-        words: Words = np.array(body["words"], dtype=np.uint64)
+        raw = self._words.read_bytes()
+        if hashlib.sha256(raw).hexdigest() != body["words"]:
+            raise FederationError("the vector of a secure sum is not the one that this site began with")
+        words: Words = np.frombuffer(raw, dtype=np.uint64)
         alive = sorted([int(n) for n in body["boxes"]] + [int(body["number"])])
         return {"words": self._party(body).masked(words, read_keys(body), alive)}
 
@@ -154,8 +132,3 @@ def read_keys(header: Mapping[str, Any]) -> dict[int, PublicKeys]:
 
 def _arrays(parts: Mapping[str, bytes]) -> dict[str, Array]:
     return {name: np.frombuffer(part, dtype=np.uint8).copy() for name, part in parts.items()}
-
-
-def secure_path(home: Path) -> Path:
-    """Where sums under way are kept."""
-    return home / "secure"

@@ -15,12 +15,13 @@ from typing import Any
 
 import numpy as np
 from flwr.app import Message, RecordDict
-from numpy.typing import NDArray
 
 from chase import __version__
 from chase.core.errors import AgreementError, ChaseError, ClientError, SettingsError, TrainingError, UpdateError
 from chase.core.messages import ClientUpdate
-from chase.federation.secure_site import SecureSite, vector_of, with_noise
+from chase.federation.secure_site import SecureSite, with_noise
+from chase.federation.secure_sum import Words, encode
+from chase.federation.secure_vector import vector_for
 from chase.federation.transport import Hello, Tally
 from chase.flower import codec
 from chase.settings import Settings, from_mapping
@@ -89,22 +90,15 @@ def take_turn(site: Site, records: RecordDict) -> RecordDict:
     if header.get("dp"):
         update = replace(update, weights=with_noise(site, update, order.run, order.origin, header["dp"]))
     if header.get("secure"):
-        vector = vector_of(update, order.origin, weight_of(settings, update.num_labeled))
-        return _keys(site, "turn", header, order.round, vector, update.metrics["turn"])
+        words = vector_for(settings, turn.spec_of(site, settings), order).words(update)
+        return _keys(site, "turn", header, order.round, words, update.metrics["turn"])
     return codec.pack_update(update, turn.agreed_metrics(update))
 
 
-def weight_of(settings: Settings, labels: int) -> float:
-    """The weight of this site in a sum: a site without labels has none."""
-    return float(labels) if settings.client_weights == "labelled" else float(labels > 0)
-
-
-def _keys(
-    site: Site, job: str, header: dict[str, Any], round: int, vector: NDArray[np.float64], turns: float
-) -> RecordDict:
+def _keys(site: Site, job: str, header: dict[str, Any], round: int, words: Words, turns: float) -> RecordDict:
     """The first step of a secure sum in place of the answer itself."""
     number = int(header["number"])
-    keys = SecureSite(site, job).begin(number, str(header["context"]), vector)
+    keys = SecureSite(site, job).begin(number, str(header["context"]), words)
     return codec.pack_update(ClientUpdate(number, round, {}, 0, {}, keys), {"turn": turns})
 
 
@@ -127,7 +121,8 @@ def tally(site: Site, records: RecordDict) -> RecordDict:
     turn.check_agreement(site, settings, header["agreement"])
     found = turn.tally(site, settings, codec.take_arrays(records, "weights"))
     if header.get("secure"):
-        return _keys(site, "tally", header, int(header["of"]), np.array(found, dtype=np.float64), turn.turns(site))
+        words = encode(np.array(found, dtype=np.float64))
+        return _keys(site, "tally", header, int(header["of"]), words, turn.turns(site))
     return codec.pack_tally(Tally(*found))
 
 

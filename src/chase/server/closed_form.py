@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from chase.client.contribute import FIT, PREPARE, RECEIVED, SUM
+from chase.client.contribute import FIT, PREPARE, RECEIVED, SUM, sum_shapes
 from chase.closed_form import ridge
 from chase.closed_form.calibration import closed_form
 from chase.closed_form.feature_map import add
@@ -67,8 +67,11 @@ class ClosedFormServer(Server):
             self._fit_step(ordered[0].round, ordered)
             return
         for update in ordered:
-            if update.extras:
-                self._take(update)
+            try:
+                if update.extras:
+                    self._take(update)
+            except UpdateError as error:  # one client's sums must not stop the others
+                self.notes.append(f"refused: {error}")
         if self.settings.form != "isolated":
             self._solve()
 
@@ -79,7 +82,8 @@ class ClosedFormServer(Server):
         if (self._sums["counts"] + change["counts"] < 0).any():
             raise UpdateError(f"{who}: it removes labels that the server does not have")
         self._sums = {name: array + change[name] for name, array in self._sums.items()}
-        self._received[update.client] = update.round
+        for client in update.joint or (update.client,):
+            self._received[client] = update.round
 
     def _fit_step(self, round: int, updates: Sequence[ClientUpdate]) -> None:
         step = round + self._map.steps - 1
@@ -136,9 +140,7 @@ def check_contribution(update: ClientUpdate, order: RoundOrder) -> None:
     if order.phase == PREPARE:
         like = {name: np.empty(array.shape) for name, array in update.extras.items()}
     else:
-        classes, width = order.weights["head.weight"].shape
-        shapes = {"outer": width * (width + 1) // 2, "cross": (width, classes), "features": width, "counts": classes}
-        like = {f"{SUM}{name}": np.empty(shape) for name, shape in shapes.items()}
+        like = {f"{SUM}{name}": np.empty(shape) for name, shape in sum_shapes(order).items()}
     if update.extras:
         check_fits(update.extras, like, who)
 

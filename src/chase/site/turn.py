@@ -11,12 +11,14 @@ import torch
 
 from chase.annotation.behaviour import Behaviour
 from chase.client.build import behaviour_of, build_client, build_net, usual_behaviours
+from chase.client.spec import net_spec
 from chase.client.turn import Client
 from chase.core.errors import AgreementError
 from chase.core.messages import ClientId, ClientUpdate, RoundOrder
 from chase.core.weights import Weights
 from chase.home.store import HomeStore
 from chase.learning.inference import logits
+from chase.models.catalog import NetSpec
 from chase.models.net import set_weights
 from chase.settings import Settings
 from chase.site.agreement import Agreement, agreement_of, differences
@@ -100,6 +102,11 @@ def take_turn(
             site.home.inbox.set_taken(0)
         update = client_of(site, settings, number).take_turn(order).update
         return replace(update, metrics={**update.metrics, "turn": float(turns(site))})
+
+
+def spec_of(site: Site, settings: Settings) -> NetSpec:
+    """How to build the model at this site."""
+    return net_spec(own_settings(site, settings), site.samples(), len(site.classes))
 
 
 def tally(site: Site, settings: Settings, weights: Weights) -> tuple[int, int]:

@@ -1,0 +1,120 @@
+"""Rounds and scores of which the server learns sums only: the engine's part of a secure federation.
+
+The sum over the sites stands for the update of one client (``ClientUpdate.joint`` names all whose parts are in it). A
+round without a sum, because too few sites were left, changes nothing; a step that fits features is held again.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from chase.client.contribute import PREPARE
+from chase.core.errors import FederationError, UpdateError
+from chase.core.messages import ClientId, ClientUpdate, RoundOrder
+from chase.core.weights import Arrays, Weights, check_fits
+from chase.federation.diary import Diary
+from chase.federation.members import Members
+from chase.federation.rounds import RoundOutcome, Rounds
+from chase.federation.rules import Rules
+from chase.federation.secure_round import Header, Summed, keys_of, secure_total
+from chase.federation.secure_sum import PublicKeys, decode
+from chase.federation.secure_vector import Joint, vector_for
+from chase.federation.transport import SiteMessage
+from chase.models.catalog import NetSpec
+from chase.run.engine import RoundResult
+from chase.settings import Settings
+
+TRIES = 5
+"""How often a step that fits features is held until it has a sum."""
+
+
+@dataclass
+class SecureSums:
+    """Turns the keys that sites sent into sums."""
+
+    settings: Settings
+    spec: NetSpec
+    rules: Rules
+    members: Members
+    rounds: Rounds
+    diary: Diary
+    round: int = 0
+    attempt: int = 0
+    _life: str = field(default_factory=lambda: secrets.token_hex(8))
+
+    def context(self, job: str) -> str:
+        """What a secure sum is for: its keys and masks serve nothing else. Another one after every start."""
+        return f"{self._life} {job} {self.round}.{self.attempt}"
+
+    def hold(self, wanted: Mapping[ClientId, RoundOrder]) -> RoundResult:
+        """One round; a step that fits features must have a sum, or the next one could not be asked for."""
+        order = next(iter(wanted.values()), None)
+        for self.attempt in range(TRIES):
+            result = self.result(self.rounds.hold(wanted))
+            if result.updates or order is None or order.phase != PREPARE:
+                return result
+        raise FederationError(
+            f"features cannot be fitted: {TRIES} times too few sites were left for a secure sum; connect more "
+            "sites and run it again"
+        )
+
+    def result(self, outcome: RoundOutcome) -> RoundResult:
+        """The sum over the sites as the update of one client: all that the server learns of the round."""
+        told = outcome.as_metrics()
+        try:
+            order = next(iter(outcome.orders.values()), None)
+            if order is None:
+                raise FederationError("no site answered")
+            vector = vector_for(self.settings, self.spec, order)
+            summed = self._sum("turn", {c: keys_of(u) for c, u in outcome.updates.items()}, vector.size)
+            joint = vector.read(summed.total)
+            self._check(joint, summed, order)
+        except (FederationError, UpdateError) as error:
+            self.diary.note(self.round, "no sum", why=str(error))
+            return RoundResult({}, [], metrics=told | {"took_part": 0})
+        first = summed.sites[0]
+        update = ClientUpdate(
+            first, order.round, joint.weights, joint.labels, joint.metrics, joint.extras, summed.sites
+        )
+        return RoundResult({first: order}, [update], metrics=told | {"took_part": len(summed.sites), "clients": {}})
+
+    def _check(self, joint: Joint, summed: Summed, order: RoundOrder) -> None:
+        """Refuse a sum that cannot be: one site's lie cannot be found in it, but it can be too large for all."""
+        most = sum(self.members.sizes(c).samples for c in summed.sites)
+        if not 0 <= joint.labels <= most:
+            raise UpdateError(f"the sites together claim {joint.labels} labels and have {most} samples")
+        if joint.weights:
+            check_fits(joint.weights, order.origin, "the sum of this round")
+
+    def _sum(self, job: str, keys: Mapping[ClientId, PublicKeys], size: int) -> Summed:
+        def ask(step: str, headers: Mapping[ClientId, Header]) -> dict[ClientId, Arrays]:
+            letters = {
+                c: SiteMessage(self.members.nodes[c], step, {**header, "number": c, "of": self.round})
+                for c, header in headers.items()
+                if c in self.members.nodes
+            }
+            return {c: u.extras for c, u in self.rounds.ask(self.round, letters, self.rules.deadline).items()}
+
+        return secure_total(self.context(job), job, keys, size, ask)
+
+    def scores(self, weights: Weights, header: Callable[[ClientId], Mapping[str, object]]) -> tuple[int, int]:
+        """Right and counted samples of the sites' held-out parts; (0, 0) where there is no sum."""
+        here = sorted(self.members.here())
+        extra = {"context": self.context("tally"), "of": self.round}
+        letters = {
+            c: SiteMessage(self.members.nodes[c], "tally", {**header(c), **extra}, weights=weights) for c in here
+        }
+        try:
+            answers = self.rounds.ask(self.round, letters, self.rules.deadline)
+            summed = self._sum("tally", {c: keys_of(u) for c, u in answers.items()}, 2)
+        except FederationError as error:
+            self.diary.note(self.round, "no score", why=str(error))
+            return 0, 0
+        correct, count = (round(x) for x in decode(summed.total).tolist())
+        most = sum(self.members.sizes(c).held_out for c in summed.sites)
+        if not 0 <= correct <= count <= most:
+            self.diary.note(self.round, "no score", why=f"a sum that cannot be: {correct} of {count}, of {most}")
+            return 0, 0
+        return correct, count
