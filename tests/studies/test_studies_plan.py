@@ -11,7 +11,7 @@ from chase.core.errors import ChaseError, SettingsError
 from chase.settings import from_mapping
 from chase.simulation.world import load_data
 from chase.studies.catalog import STUDIES, find_study
-from chase.studies.estimate import Sizes, Speed, seconds_a_round, work
+from chase.studies.estimate import Sizes, Speed, held, seconds_a_round, work
 from chase.studies.plan import Options, StudyPlan, plan, plans_in, write_plan
 from chase.studies.repeat import preset_of
 from chase.studies.runner import look
@@ -149,8 +149,11 @@ def test_an_own_table_that_a_run_accepts_is_estimated_too(tmp_path: Path) -> Non
     own = {"data": str(tmp_path / "reviews.csv"), "text_column": "words", "label_column": "verdict"}
     more = {"site_column": "ward", "partition": "natural", "tokens": "characters", "text_length": 12}
     settings = from_mapping({**own, **more, "classes": "bad,good", "clients": 3, "net": "char-lstm"}).resolved()
-    assert load_data(settings).classes == ("bad", "good")
+    data = load_data(settings)
+    assert data.classes == ("bad", "good")
     assert seconds_a_round(settings) > 0
+    alone = settings.model_copy(update={"clients": 1})
+    assert held(alone, data) == 15 < held(settings, data) == len(data.train)
 
 
 def test_the_estimate_counts_the_start_of_a_process(tmp_path: Path) -> None:
@@ -160,3 +163,19 @@ def test_the_estimate_counts_the_start_of_a_process(tmp_path: Path) -> None:
     assert waiting.left == pytest.approx(2 * waiting.expected + waiting.start_seconds)
     waiting.state = "running"
     assert waiting.left == pytest.approx(2 * waiting.expected)
+
+
+@pytest.mark.parametrize("name", STUDIES)
+def test_every_study_has_an_arm_without_bought_labels_on_request(name: str) -> None:
+    asked = Options(("digits",), rounds=2, seeds=1, no_labels=True)
+    own = [job for job in plan(find_study(name), asked) if job.arm == "no labels"]
+    scenes = {(job.part, job.scene) for job in plan(find_study(name), asked)}
+    assert {(job.part, job.scene) for job in own} == scenes
+    assert all(job.settings.budget == 0 and job.settings.strategy == "random" for job in own)
+
+
+def test_an_arm_without_bought_labels_keeps_its_budget_of_nothing() -> None:
+    jobs = plan(find_study("ablation"), Options(("digits",), rounds=2, seeds=1, changes={"budget": 3}, no_labels=True))
+    assert {job.arm: job.settings.budget for job in jobs} == {"FedRandom": 3, "EV": 3, "CHASe": 3, "no labels": 0}
+    (alone,) = plan(find_study("ablation"), Options(("digits",), ("no labels",), rounds=2, seeds=1))
+    assert alone.settings.budget == 0

@@ -24,6 +24,7 @@ from chase.studies.job import is_done, open_job
 from chase.studies.page import parts_section, write_study
 from chase.studies.plan import Options, plan, plans_in, write_plan
 from chase.studies.publish import across_text, pack, publish
+from chase.studies.repeat import commands
 from chase.studies.results import read_studies
 from chase.studies.runner import look
 from chase.studies.tables import departures, paper_table, variant_table
@@ -389,3 +390,18 @@ def test_an_exported_run_that_was_not_done_begins_again(finished: Path, tmp_path
     assert read_jsonl(kept.directory / f"{job.name}.exported-1" / "metrics.jsonl") == read_jsonl(
         finished / job.name / "metrics.jsonl"
     )
+
+
+def test_an_arm_without_bought_labels_stands_beside_the_others_and_in_the_command(tmp_path: Path) -> None:
+    asked = Options(("digits",), (), 2, 1, scale=0.2, changes=TINY, no_labels=True)
+    jobs = [job for job in plan(find_study("ablation"), asked) if job.arm in ("FedRandom", "no labels")]
+    write_plan(tmp_path, "ablation", plan(find_study("ablation"), asked))
+    for job in jobs:
+        Experiment.begin(job.settings, tmp_path / job.name).run()
+    (result,) = read_studies(tmp_path)
+    labels = {m.label: m.first.last("labels") for m in result.scenes[0].methods}
+    assert labels["no labels"] == 0 < labels["FedRandom"]
+    assert any("no labels against FedRandom" in text for text in findings(result.scenes[0]))
+    (command,) = commands(result, "x")
+    assert command.endswith("--no-labels --out x")
+    assert "budget" not in command

@@ -45,6 +45,9 @@ JobsOpt = Annotated[
     int, typer.Option("--jobs", "-j", min=0, help="Jobs at a time, each on one core (0 = one per core).")
 ]
 SetOpt = Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change a setting; repeatable.")]
+NoLabelsOpt = Annotated[
+    bool, typer.Option("--no-labels", help="Add an arm that buys no labels: what the initial ones alone are worth.")
+]
 DryOpt = Annotated[bool, typer.Option("--dry-run", help="Only say what would run, and about how long.")]
 JsonOpt = Annotated[bool, typer.Option("--json", help="Print one JSON object at the end instead of text.")]
 
@@ -88,6 +91,7 @@ def study(
     out: OutOpt = Path("studies"),
     jobs: JobsOpt = 0,
     change: SetOpt = None,
+    no_labels: NoLabelsOpt = False,
     dry_run: DryOpt = False,
     as_json: JsonOpt = False,
     on: OnOpt = "here",
@@ -102,7 +106,7 @@ def study(
     for key, option in fixed.items():
         if key in changes:
             raise SettingsError(f"--set {key}=... does not fit a study: use {option}")
-    options = Options(presets, tuple(arm or ()), rounds, seeds, first_seed, scale=scale, changes=changes)
+    options = Options(presets, tuple(arm or ()), rounds, seeds, first_seed, scale, changes, no_labels)
     wanted = plan(chosen, options)
     workers = jobs or os.cpu_count() or 1
     planned = StudyPlan(name, plan_file(out, name), wanted)

@@ -14,6 +14,7 @@ from chase.studies import (
     ev_accuracy,
     ev_variants,
     fams,
+    few_labels,
     isolated,
     mu,
     overall,
@@ -42,6 +43,7 @@ _MODULES = (
     ev_accuracy,
     why,
     authors,
+    few_labels,
     recommend,
 )
 

@@ -19,7 +19,7 @@ from chase.data.resident import DataSet
 from chase.learning.training import TrainingOptions, TrainingTask, train
 from chase.run.experiment import net_spec
 from chase.settings import DataSettings, Settings
-from chase.simulation.world import load_data
+from chase.simulation.world import load_data, split_among_clients
 
 SAMPLE_LABELS, SAMPLE_WATCHED, SAMPLE_EPOCHS = 100, 400, 2
 DECISIVE = {*DataSettings.model_fields, "clients", "partition", "min_owned", "net", "dropout", "batch_size"}
@@ -41,6 +41,7 @@ class Sizes:
     """What a round's work depends on in the data."""
 
     train: int
+    """Samples of all clients together."""
     test: int
 
 
@@ -75,7 +76,14 @@ def measured(key: str) -> tuple[Speed, Sizes, float]:
     start = time.perf_counter()
     load_data(settings)  # a job finds it decoded, as this second time
     loading = time.perf_counter() - start
-    return measure(settings, data), Sizes(len(data.train), len(data.test)), loading
+    return measure(settings, data), Sizes(held(settings, data), len(data.test)), loading
+
+
+def held(settings: Settings, data: DataSet) -> int:
+    """Samples that the clients hold together: where some owners of the data take part, only theirs."""
+    if settings.partition != "natural":
+        return len(data.train)
+    return int(split_among_clients(settings, data).sizes.sum())
 
 
 @lru_cache(maxsize=1)

@@ -20,7 +20,7 @@ from chase.core.files import write_atomically
 from chase.core.messages import FORMAT
 from chase.run.record import NO_EFFECT
 from chase.settings import Settings
-from chase.studies.study import Scene, Study, StudyPart
+from chase.studies.study import NO_LABELS, Scene, Study, StudyPart
 
 SUFFIX = ".study.json"
 ENDS = frozenset({"target_accuracy", "total_budget"})
@@ -42,6 +42,8 @@ class Options:
     first_seed: int = 0
     scale: float = 1.0
     changes: Mapping[str, Any] = field(default_factory=dict)
+    no_labels: bool = False
+    """Whether every part also has an arm that buys no labels."""
 
 
 @dataclass(frozen=True)
@@ -67,12 +69,14 @@ def plan(study: Study, options: Options) -> list[StudyJob]:
         if stems.count(stem) > 1:
             raise SettingsError(f"--data names '{stem}' twice: results go by that name, so rename one of the files")
     parts = [part.on(options.data) if options.data else part for part in study.parts]
+    if options.no_labels or NO_LABELS.label in options.arms:
+        parts = [part.with_no_labels() for part in parts]
     if options.arms:
         known = {arm.label for part in parts for arm in part.arms}
         for label in options.arms:
             if label not in known:
                 raise SettingsError(unknown(f"arm of study {study.name}", label, known))
-    varied = {key for part in parts for arm in part.arms for key in arm.changes}
+    varied = {key for part in parts for arm in part.arms if arm is not NO_LABELS for key in arm.changes}
     for key in options.changes:
         if key in varied:
             raise SettingsError(f"--set {key}=... does not fit study {study.name}: its arms differ in {key}")

@@ -13,7 +13,7 @@ from chase.core.errors import ChaseError
 from chase.run.record import NO_EFFECT
 from chase.studies.plan import LEAST_TESTED, TESTED, StudyJob
 from chase.studies.results import StudyResult
-from chase.studies.study import Scene, StudyPart
+from chase.studies.study import NO_LABELS, Scene, StudyPart
 
 GIVEN = NO_EFFECT | {"seed", "engine", "data_dir", "data_share"}
 """Settings that other options give, or that decide no result."""
@@ -44,6 +44,8 @@ def commands(result: StudyResult, out: str) -> list[str]:
             words += ["--set", f"{key}={value if isinstance(value, str) else json.dumps(value)}"]
         for arm in arms if known - set(arms) else ():
             words += ["--arm", arm]
+        if NO_LABELS.label in arms and NO_LABELS.label not in known and not known - set(arms):
+            words += ["--no-labels"]
         lines.append(shlex.join([*words, "--out", out]))
     return lines
 

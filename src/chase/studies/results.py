@@ -12,7 +12,7 @@ from chase.run.metrics import stop_reason
 from chase.settings import Settings
 from chase.studies.catalog import all_studies
 from chase.studies.plan import StudyJob, StudyPlan, plans_in
-from chase.studies.study import Study, StudyPart
+from chase.studies.study import NO_LABELS, Study, StudyPart
 
 
 def key_of(*words: str) -> str:
@@ -89,6 +89,8 @@ def read_study(plan: StudyPlan) -> StudyResult:
     scenes = []
     for (number_of_part, scene), jobs in groups.items():
         part = study.parts[number_of_part]
+        if any(job.arm == NO_LABELS.label for job in jobs):
+            part = part.with_no_labels()
         # a run under way would drag the last shared round down for all
         whole = any(finished[job.name] for job in jobs)
         methods = []

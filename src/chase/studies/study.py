@@ -7,7 +7,7 @@ circumstances) with every seed. Each such run is a job.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -72,7 +72,11 @@ class StudyPart:
             own = [scene for scene in self.scenes if scene.preset == preset]
             for scene in own or [Scene(preset, scene.changes, scene.rounds) for scene in self.scenes]:
                 chosen.setdefault(scene.label, scene)
-        return StudyPart(tuple(chosen.values()), self.arms, self.title, self.against, self.figures)
+        return replace(self, scenes=tuple(chosen.values()))
+
+    def with_no_labels(self) -> StudyPart:
+        """The same part with an arm that buys no labels, unless it has that arm."""
+        return self if NO_LABELS in self.arms else replace(self, arms=(*self.arms, NO_LABELS))
 
 
 @dataclass(frozen=True)
@@ -96,6 +100,8 @@ def scenes(*presets: str, **changes: Any) -> tuple[Scene, ...]:
 RANDOM = Arm("FedRandom", {"strategy": "random"}, "FedRandom")
 EV = Arm("EV", {"strategy": "ev"}, "EV")
 CHASE = Arm("CHASe", {"strategy": "chase"}, "CHASe")
+NO_LABELS = Arm("no labels", {"strategy": "random", "budget": 0})
+"""Nobody is asked: what the initial labels alone are worth. Any study has it on request (``--no-labels``)."""
 NO_SUBSET = Arm("w/o S", {"strategy": "chase", "subset": False}, "w/o S")
 NO_FREEZE = Arm("w/o FAm", {"strategy": "chase", "freeze": False, "subset": False}, "w/o FAm")
 BASELINES = (

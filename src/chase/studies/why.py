@@ -1,8 +1,7 @@
 """Why strategies win or lose in the paper's setting: what labels are worth, and who decides the average."""
 
-from chase.studies.study import CHASE, EV, RANDOM, Arm, Scene, Study, StudyPart
+from chase.studies.study import CHASE, EV, NO_LABELS, RANDOM, Arm, Scene, Study, StudyPart
 
-NO_LABELS = Arm("no labels", {"strategy": "random", "budget": 0})
 ALL_GLOBAL = Arm("CHASe, all-global", {"strategy": "chase", "align": "all-global"})
 ARMS = (RANDOM, EV, CHASE, ALL_GLOBAL, NO_LABELS)
 
