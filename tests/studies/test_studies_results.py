@@ -23,10 +23,11 @@ from chase.studies.findings import findings, own_classes_findings, paper_finding
 from chase.studies.job import is_done, open_job
 from chase.studies.page import parts_section, write_study
 from chase.studies.plan import Options, plan, plans_in, write_plan
-from chase.studies.publish import across_text, pack, publish
+from chase.studies.publish import pack, publish
 from chase.studies.repeat import commands
 from chase.studies.results import read_studies
 from chase.studies.runner import look
+from chase.studies.study_page import across_text
 from chase.studies.tables import departures, paper_table, variant_table
 
 TINY = {"clients": 2, "local_epochs": 2}
@@ -81,12 +82,14 @@ def test_results_are_made_from_the_packed_runs_alone_and_the_same_each_time(fini
     assert f"{again} --out tiny" in text
     assert not any("checkpoint" in str(p) for p in first)
     assert str(finished).encode() not in b"".join(first.values())
-    linked = re.findall(r"!\[[^]]+\]\(([^)]+)\)", text)
+    assert "[ablation (tiny)](tiny/ablation-study.md)" in text
+    linked = re.findall(r"!\[[^]]+\]\(([^)]+)\)", (out / "tiny" / "ablation-study.md").read_text())
     assert linked
-    assert all((out / name).read_text().startswith("<svg xmlns=") for name in linked)
-    assert "var(--" not in (out / linked[0]).read_text()
-    assert re.search(r'<svg [^>]*width="\d+" height="\d+"', (out / linked[0]).read_text()), "else it fills the page"
-    for stale in ("figures/ablation-old.svg", "tables/ablation-old.csv"):
+    assert all((out / "tiny" / name).read_text().startswith("<svg xmlns=") for name in linked)
+    drawn = (out / "tiny" / linked[0]).read_text()
+    assert "var(--" not in drawn
+    assert re.search(r'<svg [^>]*width="\d+" height="\d+"', drawn), "else it fills the page"
+    for stale in ("figures/ablation-old.svg", "tables/ablation-old.csv", "old-study.md"):
         (out / "tiny" / stale).write_text("of an arm that is no more")
     pack(finished, out / "tiny")
     publish(out)
@@ -147,16 +150,37 @@ def test_without_what_the_others_are_compared_with_nothing_is_compared(finished:
 def test_directories_of_one_study_are_told_apart(finished: Path, tmp_path: Path) -> None:
     for name in ("one", "two"):
         pack(finished, tmp_path / name)
-    assert "Notes" not in publish(tmp_path).read_text()
     (tmp_path / "two" / "notes.md").write_text("The second on a slow machine.\n")
-    text = publish(tmp_path).read_text()
     (tmp_path / "notes.md").write_text("Before the change.\n")
     text = publish(tmp_path).read_text()
-    assert text.index("Before the change.") < text.index("## In short")
-    assert text.index("## What was found") < text.index("### two\n\nThe second on a slow machine.\n\n## ablation (one)")
+    assert text.index("| study |") < text.index("Before the change.") < text.index("## Pages")
+    one, two = ((tmp_path / name / "ablation-study.md").read_text() for name in ("one", "two"))
+    assert "Notes" not in one
+    assert two.index("## What was found") < two.index("The second on a slow machine.") < two.index("## digits, ReCo")
     for name in ("one", "two"):
-        assert f"### ablation ({name}): 4 of 6 jobs are finished" in text
-        assert f"## ablation ({name}): digits, ReCo" in text
+        assert f"| [ablation ({name})]({name}/ablation-study.md) |" in text
+    assert text.count("4 of 6 jobs are finished") == 2
+
+
+def test_the_results_page_leads_with_one_table_and_three_sentences(finished: Path, tmp_path: Path) -> None:
+    """Twelve rounds of what `why` runs, both arms of one seed and one of the next: short, and the rest folded."""
+    asked = Options(("digits",), ("FedRandom", "EV"), 12, 2, scale=0.2, changes=TINY)
+    jobs = plan(find_study("why"), asked)
+    write_plan(tmp_path / "runs", "why", jobs)
+    for job in jobs[:3]:
+        Experiment.begin(job.settings, tmp_path / "runs" / job.name).run()
+    pack(tmp_path / "runs", tmp_path / "out" / "why")
+    text = publish(tmp_path / "out").read_text()
+    lead, rest = text.split("## Pages")
+    assert lead.count("| --- |") == 1, "one table"
+    assert "| digits | weights by labels, " in lead
+    assert "| 12 | 1 of 2 |" in lead
+    for name in ("What holds", "What does not hold", "What the paper did not control"):
+        assert lead.count(f"**{name}:**") == 1
+    assert "[why.md](why.md)" in lead
+    assert rest.count("<details>") == 3
+    assert (tmp_path / "out" / "why.md").is_file()
+    assert "EV (1 of 2 seeds done)" in (tmp_path / "out" / "why.md").read_text()
 
 
 @pytest.mark.parametrize("name", FIGURES)
@@ -215,8 +239,8 @@ def test_parts_that_are_steps_of_one_quantity_share_a_figure(
         ("FedRandom", [0.2, 0.6], 2),
         ("EV", [0.2, 0.6], 2),
     ]
-    text = "\n".join(across_text(whole, tmp_path, tmp_path, set()))
-    assert f"## ablation: {scene.scene}, all parts" in text
+    text = "\n".join(across_text(whole, tmp_path, set()))
+    assert f"## {scene.scene}, all parts" in text
     (file,) = (tmp_path / "figures").iterdir()
     assert file.name.startswith("ablation-digits-reco")
     assert f"](figures/{file.name})" in text
@@ -315,8 +339,10 @@ def test_isolated_clients_are_also_judged_by_what_they_hold(finished: Path) -> N
 def test_questions_about_samples_that_never_changed_class_are_counted(finished: Path) -> None:
     scene = read_studies(finished)[0].scenes[0]
     run = scene.methods[-1].runs[0]
-    asked = [{"ev": ev, "strategy": "ev"} for ev in (0, 0, 3, 1)] + [{"ev": 0, "strategy": "random"}]
+    asked = [{"ev": ev, "strategy": "ev", "client": ev % 2} for ev in (0, 0, 3, 1)]
+    asked += [{"ev": 0, "strategy": "random", "client": 0}]
     assert settled_share(replace(run, selections=asked)) == 0.5
+    assert settled_share(replace(run, selections=asked), lambda client: client == 1) == 0.0
     assert settled_share(replace(run, selections=asked[-1:])) is None
 
 

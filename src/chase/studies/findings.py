@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from chase.report import method_tables
 from chase.report.cells import number
 from chase.report.clients import client_accuracies
-from chase.report.runs import MethodRuns, RunData, clock
+from chase.report.runs import MethodRuns, RunData, Values, clock
 from chase.report.statistics import OfRun, accuracy_after
 from chase.studies import paper
 from chase.studies.results import SceneResult
@@ -75,9 +75,14 @@ def settled_findings(result: SceneResult) -> list[str]:
     return [f"Share of the samples asked for that had an EV of 0, so that chance chose among them. {'; '.join(parts)}."]
 
 
-def settled_share(run: RunData) -> float | None:
-    """The share of a run's questions whose EV was 0; None where none was chosen by a measured EV."""
-    measured = [line["ev"] for line in run.selections if line.get("strategy") in BY_EV and line.get("ev") is not None]
+def by_ev(run: RunData) -> list[Values]:
+    """The questions that a measured EV chose."""
+    return [line for line in run.selections if line.get("strategy") in BY_EV and line.get("ev") is not None]
+
+
+def settled_share(run: RunData, asked_by: Callable[[int], bool] = lambda client: True) -> float | None:
+    """The share of a run's questions, of some clients, whose EV was 0; None where none was chosen by a measured EV."""
+    measured = [line["ev"] for line in by_ev(run) if asked_by(line["client"])]
     return sum(ev == 0 for ev in measured) / len(measured) if measured else None
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from chase.report import method_tables
 from chase.report.cells import Cell, Number, number, with_interval
 from chase.report.runs import MethodRuns, clock
@@ -94,16 +96,21 @@ NOT_NAMED = NO_EFFECT | {"seed", "data_share", "test_limit"}
 
 def departures(result: SceneResult) -> list[str]:
     """Settings of a scene that are not those of the paper's preset for the data with the arm on top."""
+    return [
+        f"{key} = {said(value)}"
+        for key, value in changed(result).items()
+        if (key, value) != ("partition", "shards-reference")
+    ]
+
+
+def changed(result: SceneResult) -> dict[str, Any]:
+    """The same by name, with their values; nothing where the data has no preset."""
     job = result.jobs[0]
     arm = next((arm.changes for arm in result.part.arms if arm.label == job.arm), None)
     if arm is None or result.data not in presets():
-        return []
+        return {}
     own, theirs = job.settings.model_dump(), load(result.data, arm).model_dump()
-    return [
-        f"{key} = {said(own[key])}"
-        for key in own
-        if key not in NOT_NAMED and own[key] != theirs[key] and (key, own[key]) != ("partition", "shards-reference")
-    ]
+    return {key: own[key] for key in own if key not in NOT_NAMED and own[key] != theirs[key]}
 
 
 def minutes_table(result: SceneResult) -> ReportTable | None:

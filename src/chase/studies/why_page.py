@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -11,13 +11,12 @@ from chase.report import charts
 from chase.report.cells import NONE, Cell, number, p_value, with_interval
 from chase.report.export import to_markdown
 from chase.report.requests_section import chance_share, evenness
-from chase.report.runs import MethodRuns, RunData
+from chase.report.runs import RunData
 from chase.report.statistics import interval
 from chase.report.tables import ReportTable
 from chase.studies.figures import Drawing, chance_picks, class_balance, largest_share, zero_ev_picks
-from chase.studies.findings import settled_share, unfinished
+from chase.studies.findings import by_ev, settled_share, unfinished
 from chase.studies.hypotheses import (
-    CONTRADICTED,
     LAST,
     NOT_RUN,
     STUDIES_READ,
@@ -27,6 +26,8 @@ from chase.studies.hypotheses import (
     groups_of,
     last_rounds,
 )
+from chase.studies.observations import never_together, zero_share
+from chase.studies.overview import SHORTEST, evidence, name_of_data, place_of
 from chase.studies.results import SceneResult, StudyResult
 
 HEAD = """# Why strategies win or lose here
@@ -52,27 +53,22 @@ NOT_CONTROLLED = """## What the paper did not control
 
 
 def why_page(studies: Sequence[tuple[Path, StudyResult]], root: Path) -> tuple[str, dict[Path, Drawing]]:
-    """The page and its figures by file; empty where none of its studies has a finished run."""
+    """The page and its figures by file; empty where none of its studies has a finished run of some length."""
     read = [result for _, result in studies if result.study.name in STUDIES_READ]
-    groups = groups_of(read)
+    groups = [group for group in groups_of(read) if group.rounds >= SHORTEST]
     if not groups:
         return "", {}
     found = findings_of(groups)
-    place = next(place for place, result in studies if result.study.name in STUDIES_READ)
-    figures = {place / "figures" / f"why-page-{name}.svg": drawn for name, drawn in drawings(groups, read).items()}
+    figures = {root / "figures" / f"why-page-{name}.svg": drawn for name, drawn in drawings(groups, read).items()}
     shown = [
         f"![{drawn.title}]({file.relative_to(root).as_posix()})\n\n{drawn.caption}\n" for file, drawn in figures.items()
     ]
+    seen = seen_by_ev(groups)
     parts = [HEAD, in_short(found), "## Hypotheses and verdicts\n", to_markdown(verdicts(found))]
+    parts += ["## What EV can see\n", to_markdown(seen), SEEN_NOTE] if seen.rows else []
     parts += ["## Accuracy by arm\n", to_markdown(accuracies(groups)), *shown]
-    parts += [
-        "## What decided the picks\n",
-        to_markdown(picks_table(groups)),
-        PICKS_NOTE,
-        NOT_CONTROLLED,
-        missing(read),
-    ]
-    return "\n".join(part for part in parts if part), figures
+    parts += ["## What decided the picks\n", to_markdown(picks_table(groups)), PICKS_NOTE, NOT_CONTROLLED]
+    return "\n".join(part for part in [*parts, missing(read)] if part), figures
 
 
 PICKS_NOTE = """By chance: the score of what was asked for was tied with samples that were not. EV of 0: the prediction
@@ -85,31 +81,24 @@ def in_short(found: Sequence[Finding]) -> str:
     """What holds, what does not, and what is open."""
     groups = {
         "Holds": [f for f in found if f.holds],
-        "Does not hold": [f for f in found if f.verdict.startswith(CONTRADICTED)],
-        "Not decided": [f for f in found if not f.holds and not f.verdict.startswith((CONTRADICTED, NOT_RUN))],
-        "Not run yet": [f for f in found if f.verdict == NOT_RUN],
+        "Does not hold": [f for f in found if f.fails],
+        "Not decided": [f for f in found if f.open],
     }
     lines = ["## In short\n"]
     for name, some in groups.items():
-        if name == "Not run yet" and some:
-            lines += [f"**{name}.** {'; '.join(not_run(some))}.\n"]
-        elif some:
-            lines += [f"**{name}**\n", *(f"- {f.claim.key}, {f.data}{points(f)}: {f.claim.text}." for f in some), ""]
+        if some:
+            lines += [f"**{name}**\n", *(f"- {f.claim.key}: {f.claim.text} ({evidence(f)})." for f in some), ""]
+    if not_yet := not_run([f for f in found if f.verdict == NOT_RUN]):
+        lines += [f"**Not run yet:** {not_yet}.\n"]
     return "\n".join(lines)
 
 
-def not_run(found: Sequence[Finding]) -> list[str]:
+def not_run(found: Sequence[Finding]) -> str:
     """The keys of claims by data set."""
     keys: dict[str, list[str]] = {}
     for finding in found:
-        keys.setdefault(finding.data, []).append(finding.claim.key)
-    return [f"{data}: {', '.join(own)}" for data, own in keys.items()]
-
-
-def points(finding: Finding) -> str:
-    """``, +3.2 points, 6 seeds``."""
-    values = finding.difference.values
-    return f", {values.mean():+.1f} points, {values.size} seed{'s' if values.size > 1 else ''}" if values.size else ""
+        keys.setdefault(name_of_data(finding.data), []).append(finding.claim.key)
+    return "; ".join(f"{', '.join(own)} on {data}" for data, own in keys.items())
 
 
 def verdicts(found: Sequence[Finding]) -> ReportTable:
@@ -118,72 +107,86 @@ def verdicts(found: Sequence[Finding]) -> ReportTable:
         [
             f.claim.key,
             f.claim.text,
-            f.data,
-            int(f.difference.values.size),
+            name_of_data(f.data),
+            number(f.rounds or None, 0),
+            f.seeds,
             with_interval(f.difference.interval, 1, signed=True),
             p_value(f.difference.p),
             f.verdict,
         ]
         for f in found
     ]
-    columns = ("", "hypothesis", "data", "seeds", "difference, points", "p (Holm)", "verdict")
-    return ReportTable(columns, rows, text_columns=3, words=frozenset({6}))
+    columns = ("", "hypothesis", "data", "round", "seeds", "difference, points", "p (Holm)", "verdict")
+    return ReportTable(columns, rows, text_columns=3, words=frozenset({7}))
 
 
-def conditions(group: Group) -> str:
-    """What distinguishes a scene beside its data set."""
-    s, words = group.settings, [f"{group.settings['client_weights']} weights"]
-    words += [f"{s['image_size']}x{s['image_size']}"] if s["image_size"] else []
-    words += [str(s["partition"])] if s["partition"] != "classes" else []
-    words += [f"normalisation {s['normalisation']}"] if s["normalisation"] != "authors" else []
-    return ", ".join(words)
-
-
-def of_last_rounds(method: MethodRuns) -> list[float]:
+def of_last_rounds(group: Group) -> list[float]:
     """The accuracy of each run of an arm, in order of the seeds."""
-    end = min(len(run.metrics) for run in method.runs)
-    return [last_rounds(run, end) for run in method.runs]
+    return [last_rounds(run, group.rounds) for run in group.method.runs]
+
+
+def mean_of(values: Sequence[float | None]) -> Cell:
+    """The mean of what was measured, a dash for none."""
+    known = [v for v in values if v is not None and np.isfinite(v)]
+    return number(float(np.mean(known)), 0) if known else NONE
+
+
+SEEN: dict[str, Callable[[RunData], float]] = {
+    "picks of EV 0 at the most willing clients, %": lambda run: zero_share(run, willing=True),
+    "at the others, %": lambda run: zero_share(run, willing=False),
+    "errors between classes that no client holds together, %": lambda run: never_together(run)[0],
+    "such pairs among all pairs, %": lambda run: never_together(run)[1],
+}
+SEEN_NOTE = """EV counts how often the prediction for a sample changes while a client trains. The most willing clients
+are those that asked for most samples. A client that holds two classes learns to tell these two apart and then sees no
+more change, whatever the global model confuses; an error between two classes that no client holds together is one that
+no client's EV can show.
+"""
+
+
+def seen_by_ev(groups: Sequence[Group]) -> ReportTable:
+    """A row for every arm that selects by EV."""
+    rows: list[list[Cell]] = []
+    for group in groups:
+        runs = group.method.runs
+        if any(by_ev(run) for run in runs):
+            values = [mean_of([of(run) for run in runs]) for of in SEEN.values()]
+            rows.append([*place_of(group), len(runs), *values])
+    return ReportTable(("data", "conditions", "arm", "seeds", *SEEN), rows, text_columns=3)
 
 
 def accuracies(groups: Sequence[Group]) -> ReportTable:
     """Means with intervals and every seed's value."""
-    rows = []
+    rows: list[list[Cell]] = []
     for group in groups:
-        values = of_last_rounds(group.method)
-        shown = with_interval(interval(np.array(values)).within(0, 100))
-        end = min(len(run.metrics) for run in group.method.runs)
+        values = of_last_rounds(group)
         labels = number(float(np.mean([run.last("labels") for run in group.method.runs])), 0)
         each = " / ".join(str(number(value, 1)) for value in values)
-        rows.append([group.settings["data"], conditions(group), group.arm, end, labels, shown, each])
-    columns = ("data", "conditions", "arm", "round", "labels", f"accuracy, mean of {LAST} rounds, %", "by seed")
-    return ReportTable(columns, rows, text_columns=3, words=frozenset({6}))
+        seeds = ", ".join(str(run.seed) for run in group.method.runs)
+        shown = with_interval(interval(np.array(values)).within(0, 100))
+        rows.append([*place_of(group), number(group.rounds, 0), labels, shown, seeds, each])
+    columns = (
+        "data",
+        "conditions",
+        "arm",
+        "round",
+        "labels",
+        f"accuracy, mean of {LAST} rounds, %",
+        "seeds",
+        "by seed",
+    )
+    return ReportTable(columns, rows, text_columns=3, words=frozenset({6, 7}))
 
 
 def picks_table(groups: Sequence[Group]) -> ReportTable:
     """What ties, EV of 0, class balance and weights came to in the end."""
-
-    def mean(values: Sequence[float | None]) -> Cell:
-        known = [v for v in values if v is not None and np.isfinite(v)]
-        return number(float(np.mean(known)), 0) if known else NONE
-
-    def zero(run: RunData) -> float | None:
-        share = settled_share(run)
-        return None if share is None else 100 * share
-
-    rows = []
+    rows: list[list[Cell]] = []
     for group in groups:
         runs = group.method.runs
-        rows.append(
-            [
-                group.settings["data"],
-                conditions(group),
-                group.arm,
-                mean([float(chance_share(run)[-1]) for run in runs]),
-                mean([zero(run) for run in runs]),
-                mean([float(evenness(run)[-1]) for run in runs]),
-                mean([100 * run.last("largest_share") for run in runs]),
-            ]
-        )
+        zero = [None if (share := settled_share(run)) is None else 100 * share for run in runs]
+        chance, even = ([float(of(run)[-1]) for run in runs] for of in (chance_share, evenness))
+        largest = [100 * run.last("largest_share") for run in runs]
+        rows.append([*place_of(group), *(mean_of(values) for values in (chance, zero, even, largest))])
     columns = ("data", "conditions", "arm", "by chance, %", "EV of 0, %", "evenness, %", "largest share, %")
     return ReportTable(columns, rows, text_columns=3)
 
@@ -192,13 +195,14 @@ def drawings(groups: Sequence[Group], read: Sequence[StudyResult]) -> dict[str, 
     """Accuracy by arm and weights for every data set, and what decided the picks in the paper's weighting."""
     found: dict[str, Drawing] = {}
     for data in dict.fromkeys(str(group.settings["data"]) for group in groups):
-        own = [g for g in groups if g.settings["data"] == data and g.settings["partition"] == "classes"]
-        own = [g for g in own if g.settings["normalisation"] == "authors"]
-        if own:
+        own = [g for g in groups if g.settings["data"] == data and g.changed.keys() <= {"client_weights"}]
+        lengths = [g.rounds for g in own]
+        own = [g for g in own if g.rounds == max(lengths, key=lengths.count)]  # one length in a figure
+        if len(own) > 1:
             found[f"{data}-accuracy"] = by_weights(data, own)
     for result in read:
         for scene in result.scenes:
-            if result.study.name == "why" and scene.methods and scene.jobs[0].settings.client_weights == "labelled":
+            if result.study.name == "why" and scene.finished and scene.jobs[0].settings.client_weights == "labelled":
                 found |= {f"{scene.data}-{name}": drawn for name, drawn in of_scene(scene).items()}
     return found
 
@@ -210,10 +214,8 @@ def by_weights(data: str, groups: Sequence[Group]) -> Drawing:
     for weights in dict.fromkeys(str(group.settings["client_weights"]) for group in groups):
         own = [g for g in groups if g.settings["client_weights"] == weights]
         at = [float(arms.index(g.arm)) for g in own]
-        lines.append(
-            charts.Series(f"{weights} weights", at, [interval(np.array(of_last_rounds(g.method))) for g in own])
-        )
-    title = f"Accuracy by client weights, {data}"
+        lines.append(charts.Series(f"{weights} weights", at, [interval(np.array(of_last_rounds(g))) for g in own]))
+    title = f"Accuracy by client weights, {name_of_data(data)}"
     svg = charts.values(title, "accuracy (%)", "", arms, [float(n) for n in range(len(arms))], lines)
     return Drawing(title, svg, f"{title}: mean of the last {LAST} rounds; bars are 95 % intervals over seeds.")
 

@@ -1,0 +1,232 @@
+"""The hypotheses of why.md: which arm is claimed to have the higher accuracy than which, and on which data."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from chase.report.runs import RunData
+from chase.studies.few_labels import FEW, MANY, SMALL
+from chase.studies.observations import above_even, above_half
+
+Changed = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Where:
+    """An arm under settings of its scene."""
+
+    arm: str
+    settings: Changed = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Claim:
+    """``more`` is claimed to have the higher accuracy than ``less``, on each of the data sets."""
+
+    key: str
+    text: str
+    brief: str
+    """The same in a few words, for a sentence that names several."""
+    more: Where
+    less: Where
+    data: tuple[str, ...] = ("mnist", "cifar10")
+    measure: Callable[[RunData], float] | None = None
+    """Claimed to be above 0 in the runs of ``more``, where it is not accuracies that are compared."""
+
+
+DEFAULTS: Changed = {
+    "partition": "classes",
+    "image_size": 0,
+    "behaviour": "ReCo",
+    "data_share": 1.0,
+    "normalisation": "authors",
+    "client_weights": "labelled",
+}
+"""What a claim means where it does not say otherwise: the paper's setting."""
+
+EQUAL: Changed = {"client_weights": "equal"}
+SHUFFLED: Changed = {"client_weights": "shuffled"}
+THEIR_CODE: Changed = {"partition": "shards-reference", "image_size": 64, **SHUFFLED}
+STATISTICS: Changed = {"normalisation": "statistics"}
+ON_DIGITS: Changed = {**SMALL, **STATISTICS}
+FEW_LABELS: Changed = {**ON_DIGITS, "initial_labels": FEW}
+MANY_LABELS: Changed = {**ON_DIGITS, "initial_labels": MANY}
+NONE_CHANGED: Changed = {}
+
+BOTH = ("mnist", "cifar10")
+RANDOM, EV, CHASE, ALL_GLOBAL, NO_LABELS = "FedRandom", "EV", "CHASe", "CHASe, all-global", "no labels"
+
+
+def _claim(
+    key: str, text: str, brief: str, arms: tuple[str, str], settings: tuple[Changed, Changed], data: tuple[str, ...]
+) -> Claim:
+    return Claim(key, text, brief, Where(arms[0], settings[0]), Where(arms[1], settings[1]), data)
+
+
+def _same(key: str, text: str, brief: str, arms: tuple[str, str], settings: Changed, *data: str) -> Claim:
+    """Two arms under the same settings."""
+    return _claim(key, text, brief, arms, (settings, settings), data)
+
+
+CLAIMS = (
+    _same(
+        "H1",
+        "With clients weighted by labels, as in the paper, bought labels do harm: no labels beat random selection",
+        "bought labels do harm where clients are weighted by labels",
+        (NO_LABELS, RANDOM),
+        NONE_CHANGED,
+        *BOTH,
+    ),
+    _claim(
+        "H2",
+        "The weights are the reason: random selection is better with equal weights than with weights by labels",
+        "equal weights repair that",
+        (RANDOM, RANDOM),
+        (EQUAL, NONE_CHANGED),
+        BOTH,
+    ),
+    _same(
+        "H3",
+        "With equal weights, bought labels help: random selection beats no labels",
+        "bought labels help with equal weights",
+        (RANDOM, NO_LABELS),
+        EQUAL,
+        *BOTH,
+    ),
+    _same(
+        "H4",
+        "With weights by labels, EV beats random selection",
+        "EV beats random selection with weights by labels",
+        (EV, RANDOM),
+        NONE_CHANGED,
+        *BOTH,
+    ),
+    _same(
+        "H5",
+        "With equal weights, EV beats random selection",
+        "EV beats random selection with equal weights",
+        (EV, RANDOM),
+        EQUAL,
+        *BOTH,
+    ),
+    _same(
+        "H6",
+        "Where labels count (digits, two initial labels per client), EV beats random selection",
+        "EV beats random selection where clients begin with few labels",
+        (EV, RANDOM),
+        FEW_LABELS,
+        "digits",
+    ),
+    _same(
+        "H7",
+        "Where clients begin with many labels (digits, 30 %), EV beats random selection",
+        "EV beats random selection where clients begin with many labels",
+        (EV, RANDOM),
+        MANY_LABELS,
+        "digits",
+    ),
+    _same(
+        "H8",
+        "Alignment at mu = 1 costs accuracy: EV beats CHASe, weights by labels",
+        "alignment at mu = 1 costs accuracy",
+        (EV, CHASE),
+        NONE_CHANGED,
+        "cifar10",
+    ),
+    _same(
+        "H9",
+        "Alignment at mu = 0.1 adds to EV: CHASe beats EV, weights by labels",
+        "alignment at mu = 0.1 adds to EV with weights by labels",
+        (CHASE, EV),
+        NONE_CHANGED,
+        "mnist",
+    ),
+    _same(
+        "H10",
+        "With equal weights, alignment adds to EV: CHASe beats EV",
+        "alignment adds to EV with equal weights",
+        (CHASE, EV),
+        EQUAL,
+        *BOTH,
+    ),
+    _same(
+        "H11",
+        "Aligning every sample to the global model (the authors' code) costs less than the paper's easy and hard "
+        "split, weights by labels",
+        "aligning every sample to the global model beats the paper's split with weights by labels",
+        (ALL_GLOBAL, CHASE),
+        NONE_CHANGED,
+        *BOTH,
+    ),
+    _same(
+        "H12",
+        "With equal weights, aligning every sample to the global model beats the paper's easy and hard split",
+        "aligning every sample to the global model beats the paper's split with equal weights",
+        (ALL_GLOBAL, CHASE),
+        EQUAL,
+        *BOTH,
+    ),
+    _claim(
+        "H13",
+        "Shuffled weights (the authors' code) are better than weights by labels, for random selection",
+        "shuffled weights, as in the authors' code, beat weights by labels",
+        (RANDOM, RANDOM),
+        (SHUFFLED, NONE_CHANGED),
+        ("mnist",),
+    ),
+    _same(
+        "H14",
+        "With shuffled weights, EV beats random selection",
+        "EV beats random selection with shuffled weights",
+        (EV, RANDOM),
+        SHUFFLED,
+        "mnist",
+    ),
+    _same(
+        "H15",
+        "As in the authors' code (64x64 pixels, shared shards, shuffled weights), EV beats random selection",
+        "EV beats random selection in the setting of the authors' code",
+        (EV, RANDOM),
+        THEIR_CODE,
+        "mnist",
+    ),
+    _same(
+        "H16",
+        "In the setting of the authors' code, CHASe with their alignment beats EV",
+        "CHASe beats EV in the setting of the authors' code",
+        (ALL_GLOBAL, EV),
+        THEIR_CODE,
+        "mnist",
+    ),
+    _claim(
+        "H17",
+        "Normalising by the data set's own mean and deviation gives a higher accuracy than the authors' 0.5 and 0.5",
+        "normalising CIFAR-10 by its own mean and deviation raises accuracy",
+        (RANDOM, RANDOM),
+        (STATISTICS, NONE_CHANGED),
+        ("cifar10",),
+    ),
+    Claim(
+        "H18",
+        "Clients of two classes solve their own task, so EV goes to 0: more than half of what the most willing clients "
+        "ask for has an EV of 0 (points above one half)",
+        "EV is 0 for more than half of what the most willing clients ask for",
+        Where(EV),
+        Where(EV),
+        ("mnist",),
+        above_half,
+    ),
+    Claim(
+        "H19",
+        "What is left to learn lies between clients, where EV cannot see it: errors between classes that no client "
+        "holds together are more frequent than such pairs (points)",
+        "the errors left lie between classes that no client holds together",
+        Where(EV),
+        Where(EV),
+        ("mnist",),
+        above_even,
+    ),
+)
+"""In the order of the page."""

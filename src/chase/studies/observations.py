@@ -1,0 +1,50 @@
+"""What EV can see: how often it had nothing to tell candidates apart by, and where the global model errs."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from chase.report.runs import RunData
+from chase.studies.findings import settled_share
+
+
+def most_willing(run: RunData) -> set[int]:
+    """The clients that asked for most samples; all of them where all asked for as many."""
+    counts: dict[int, int] = {}
+    for line in run.selections:
+        counts[line["client"]] = counts.get(line["client"], 0) + 1
+    return {client for client, count in counts.items() if count == max(counts.values())}
+
+
+def zero_share(run: RunData, willing: bool) -> float:
+    """The share in percent of questions of EV 0, of the clients that asked most or of the others; NaN without any."""
+    most = most_willing(run)
+    share = settled_share(run, lambda client: (client in most) == willing)
+    return float("nan") if share is None else 100 * share
+
+
+def never_together(run: RunData) -> tuple[float, float]:
+    """(share of the last errors between two classes that no client holds both of, share of such pairs), in percent.
+
+    NaN where the run has no confusion matrix of its end or no account of who holds what.
+    """
+    matrix = np.array(run.confusion.get("matrix", []), dtype=np.float64)
+    holds = np.array(run.coverage.get("held", []), dtype=np.int64) > 0
+    if matrix.ndim != 2 or holds.ndim != 2 or holds.shape[1] != matrix.shape[0]:
+        return float("nan"), float("nan")
+    pairs = ~np.eye(matrix.shape[0], dtype=bool)
+    apart = pairs & ((holds.T.astype(np.int64) @ holds.astype(np.int64)) == 0)
+    errors = matrix[pairs].sum()
+    share = 100 * float(matrix[apart].sum() / errors) if errors else float("nan")
+    return share, 100 * float(apart.sum() / pairs.sum())
+
+
+def above_half(run: RunData) -> float:
+    """Points by which the share of questions of EV 0, of the clients that asked most, lies above one half."""
+    return zero_share(run, willing=True) - 50.0
+
+
+def above_even(run: RunData) -> float:
+    """Points by which errors between classes that no client holds together lie above their share of all pairs."""
+    errors, pairs = never_together(run)
+    return errors - pairs

@@ -1,0 +1,130 @@
+"""The head of the results page: one table, and what holds, what does not, and what the paper did not control."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from chase.report.cells import NONE, Cell, number, with_interval
+from chase.report.statistics import interval
+from chase.report.tables import ReportTable
+from chase.studies import paper
+from chase.studies.claims import ALL_GLOBAL, CHASE, EV, NO_LABELS, RANDOM
+from chase.studies.hypotheses import LAST, Finding, Group, last_rounds
+from chase.studies.study import said
+
+ARMS = (RANDOM, EV, CHASE, ALL_GLOBAL, NO_LABELS)
+NAMES = ("random", "EV", "CHASe", "CHASe, all-global", "no labels bought")
+DATA = {"mnist": "MNIST", "cifar10": "CIFAR-10", "cifar100": "CIFAR-100", "emnist": "EMNIST"}
+
+SHORTEST = 10
+"""Rounds from which on a run says something about accuracy; shorter ones only show that something runs."""
+
+CAPTION = "Test accuracy in % of federated active learning where clients differ in how much they label, by method:\n"
+TABLE_NOTE = f"""Mean of the last {LAST} rounds over the seeds that all methods of a row have, with a 95 % interval.
+Random selection, EV (the samples of highest epistemic variation) and CHASe (EV with an alignment loss; all-global: as
+its authors' code aligns) buy the same number of labels. Weights: how much a client counts in the average. The paper's
+figures are of one round, as its text weighs clients: by labels.
+"""
+MOST_NAMED = 4
+"""Hypotheses that a sentence names; the others are counted."""
+NOT_CONTROLLED = (
+    "**What the paper did not control:** who counts how much in the average (its text weighs clients by labels, its "
+    "code in effect equally), what labels are worth at all (no arm without bought labels), clients that share samples, "
+    "the alignment that its code really computes, and the scale of the inputs."
+)
+
+
+def name_of_data(data: str) -> str:
+    """A data set as people write it."""
+    return DATA.get(data, data)
+
+
+def conditions(group: Group) -> str:
+    """What distinguishes a scene beside its data set: client weights, and what is not the preset's."""
+    weights = {"labelled": "weights by labels", "equal": "equal weights", "shuffled": "shuffled weights"}
+    words = [weights[str(group.settings["client_weights"])]]
+    return ", ".join([*words, *(in_words(k, v) for k, v in group.changed.items() if k != "client_weights")])
+
+
+def in_words(key: str, value: Any) -> str:
+    """A changed setting for readers who do not know its name."""
+    words = {
+        "initial_labels": lambda: f"{100 * value:g} % labelled at the start",
+        "budget": lambda: f"{value} labels per request",
+        "behaviour": lambda: "all clients label equally much" if value == "free" else str(value),
+        "partition": lambda: "shared shards" if value == "shards-reference" else said(key, value),
+    }
+    return words[key]() if key in words else said(key, value)
+
+
+def place_of(group: Group) -> list[Cell]:
+    """The first cells of a group's row."""
+    return [name_of_data(str(group.settings["data"])), conditions(group), group.arm]
+
+
+def main_table(groups: Sequence[Group]) -> ReportTable | None:
+    """A row for each data set, its conditions and rounds, a column an arm, the paper's figures below; None without."""
+    scenes: dict[tuple[str, str, int], list[Group]] = {}
+    for group in groups:
+        if group.arm in ARMS and group.rounds >= SHORTEST:
+            scenes.setdefault((str(group.settings["data"]), conditions(group), group.rounds), []).append(group)
+    rows: list[list[Cell]] = []
+    for data in dict.fromkeys(data for data, _, _ in scenes):
+        own = {key: some for key, some in scenes.items() if key[0] == data}
+        rows += [scene_row(*key, some) for key, some in own.items()]
+        rows += paper_row(data, max(rounds for _, _, rounds in own))
+    columns = ("data", "conditions", "round", "seeds", *NAMES)
+    return ReportTable(columns, rows, text_columns=2) if rows else None
+
+
+def scene_row(data: str, words: str, rounds: int, groups: Sequence[Group]) -> list[Cell]:
+    """Means of one scene over the seeds that all its arms have; over each arm's own where they share none."""
+    by_arm = {group.arm: group for group in groups}
+    shared = set.intersection(*({run.seed for run in group.method.runs} for group in groups))
+    cells: list[Cell] = []
+    for arm in ARMS:
+        runs = [r for r in by_arm[arm].method.runs if r.seed in shared or not shared] if arm in by_arm else []
+        values = np.array([last_rounds(run, rounds) for run in runs])
+        cells.append(with_interval(interval(values).within(0, 100)) if runs else NONE)
+    wanted = max(group.planned for group in groups)
+    seeds = f"{len(shared)} of {wanted}" if len(shared) < wanted else str(wanted)
+    return [name_of_data(data), words, str(rounds), seeds if shared else "differ", *cells]
+
+
+def paper_row(data: str, rounds: int) -> list[list[Cell]]:
+    """The paper's figures at its last round that ours reached; nothing where there is none."""
+    reached = [r for r in paper.ROUNDS if r <= rounds]
+    rows = {arm: paper.accuracy(data, arm) for arm in ARMS[:3]}
+    if not reached or not any(rows.values()):
+        return []
+    cells = [number(rows[arm].get(reached[-1]), 1) if rows.get(arm) else NONE for arm in ARMS]
+    return [[name_of_data(data), "*the paper*", str(reached[-1]), "3", *cells]]
+
+
+def three_sentences(found: Sequence[Finding]) -> str:
+    """What holds, what does not, and what the paper did not control, each in one sentence."""
+    holds = list_of([f for f in found if f.holds]) or "nothing is settled by the runs so far"
+    fails, undecided = list_of([f for f in found if f.fails]), list_of([f for f in found if f.open])
+    second = fails or "none of the hypotheses is contradicted so far"
+    second += f"; **not decided:** {undecided}" if undecided else ""
+    return f"**What holds:** {holds}.\n\n**What does not hold:** {second}.\n\n{NOT_CONTROLLED}\n"
+
+
+def list_of(found: Sequence[Finding]) -> str:
+    """``labels do harm (MNIST +6.2 points, 3 seeds, untested); ...``: a claim once, its data sets in brackets."""
+    groups: dict[str, list[Finding]] = {}
+    for finding in found:
+        groups.setdefault(finding.claim.brief, []).append(finding)
+    named = [f"{brief} ({', '.join(map(evidence, some))})" for brief, some in list(groups.items())[:MOST_NAMED]]
+    more = len(groups) - len(named)
+    return "; ".join([*named, *([f"and {more} more in why.md"] if more else [])])
+
+
+def evidence(finding: Finding) -> str:
+    """``MNIST +6.2 points, 3 seeds, untested``."""
+    seeds = "1 seed" if finding.seeds == 1 else f"{finding.seeds} seeds"
+    text = f"{name_of_data(finding.data)} {finding.difference.interval.mean:+.1f} points, {seeds}"
+    return text if finding.open or finding.difference.p is not None else f"{text}, untested"
