@@ -123,18 +123,25 @@ class ModelSettings(SettingsGroup):
         description="network (clients train by SGD, the server averages) or closed-form (fixed features; clients send "
         "sums over their labelled samples, the server solves a linear head)",
     )
+    head: Literal["trained", "closed-form"] = Field(
+        "trained",
+        description="network: the last layer of the global model: trained (averaged like all others) or closed-form "
+        "(solved every round from sums over the clients' labelled samples; clients train as before)",
+    )
     features: str = Field(
         "auto", description="closed-form: feature map by name (see `chase list features`); auto = by the kind of data"
     )
     filters: int = Field(200, ge=8, le=1000, description="closed-form: patch filters of images")
     fit_passes: int = Field(6, ge=0, le=50, description="closed-form: passes of k-means over the clients' patches")
     feature_seed: int = Field(0, ge=0, le=2**62, description="closed-form: seed of what features draw, for all seeds")
-    ridge: float = Field(0.0, ge=0, description="closed-form: ridge weight (0 = by generalised cross-validation)")
+    ridge: float = Field(
+        0.0, ge=0, description="closed-form learner or head: ridge weight (0 = by generalised cross-validation)"
+    )
     min_labels: int = Field(
         0,
         ge=0,
-        description="closed-form: labels that a client must have, and new ones it must add, before it sends (0 = 1 in "
-        "simulation, 10 in a federation)",
+        description="closed-form learner or head: labels that a client must have before it sends sums, for the learner "
+        "also new ones that it must add (0 = 1 in simulation, 10 in a federation)",
     )
     net: str = Field("tiny-cnn", description="network by name, or package.module:function")
     init_weights: str = Field("", description="safetensors file to start from")
@@ -350,6 +357,7 @@ class Settings(  # the last group first: pydantic collects the fields of the las
     def _closed_form_choices(self) -> dict[str, Any]:
         """What a method leaves open, where nothing is trained; choices that need a trained network are refused."""
         trained = {
+            "head": self.head != "trained",
             "align": self.align not in (None, "none"),
             "loss": self.loss == "kcfu",
             "augment": self.augment,
@@ -387,6 +395,11 @@ class Settings(  # the last group first: pydantic collects the fields of the las
             raise SettingsError(
                 f"local_epochs = {self.local_epochs}, but epistemic variation compares epochs and needs at "
                 f"least 2 ({why} = {self.strategy if why == 'strategy' else 'on'}): set local_epochs=2 or more"
+            )
+        if self.head == "closed-form" and self.form == "isolated":
+            raise SettingsError(
+                "head = 'closed-form' is solved from sums over all clients, but form = 'isolated' keeps them apart: "
+                "leave one out"
             )
         if self.normalisation != "statistics" and (self.channel_mean or self.channel_std):
             raise SettingsError(

@@ -157,12 +157,13 @@ def finish(work: StudyPlan, progress: Sequence[Progress], as_json: bool) -> None
 
 def show_ranking(work: StudyPlan) -> None:
     """The methods by mean rank, and which is recommended by the rule of the study."""
-    from chase.studies.ranking import ranking, recommendation
+    from chase.studies.ranking import labels_needed, ranking, recommendation
     from chase.studies.results import read_study
 
     result = read_study(work)
     print_table(ranking(result))
     print(recommendation(result))
+    print_table(labels_needed(result))
 
 
 def write_pages(directory: Path) -> list[Path]:

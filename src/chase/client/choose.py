@@ -12,6 +12,7 @@ from chase.acquisition.strategy import picks_by_chance
 from chase.annotation.annotator import Question
 from chase.client.context import ClientContext, Costs
 from chase.client.contribute import own_solution
+from chase.client.solved_head import received_model
 from chase.client.state import ClientState
 from chase.closed_form.model import build_model
 from chase.core.errors import SettingsError
@@ -77,7 +78,7 @@ def with_thoughts(context: ClientContext, order: RoundOrder, questions: list[Que
     if not questions:
         return questions
     ids = np.array([q.sample for q in questions])
-    set_weights(context.net, order.weights)
+    set_weights(context.net, received_model(order))
     probs = logits(context.net, context.samples, context.samples.rows(ids)).softmax(dim=1)
     chances, classes = probs.topk(min(THOUGHTS, context.num_classes), dim=1)
     costs.inferences += ids.size
@@ -124,9 +125,9 @@ def pool_view(context: ClientContext, state: ClientState, order: RoundOrder, ids
 
 def models(context: ClientContext, state: ClientState, order: RoundOrder) -> Models:
     """The weights that the strategy's needs entitle it to; a client that never trained has the global model."""
-    settings = context.settings
-    local = order.weights if state.local_weights is None else state.local_weights
-    weights: dict[Which, Weights] = {"global": order.weights}
+    settings, received = context.settings, received_model(order)
+    local = received if state.local_weights is None else state.local_weights
+    weights: dict[Which, Weights] = {"global": received}
     losses: dict[Which, Arrays] = {}
     if settings.keeps_local_model:
         weights["local"] = local

@@ -13,6 +13,7 @@ from chase.client.choose import BEFORE, training_plan
 from chase.client.context import ClientContext, Costs, turn_metrics
 from chase.client.contribute import HISTORY, contribute, history_is_full
 from chase.client.labelled_loss import method_loss
+from chase.client.solved_head import measure_features
 from chase.client.state import ClientState
 from chase.core.messages import ClientUpdate, RoundOrder
 from chase.core.pools import SampleIds
@@ -81,6 +82,7 @@ def train(
     labeled = state.pools.labeled
     metrics: dict[str, float] = {}
     local, extras = order.origin, loss_extras(order.extras, "start.") or loss_extras(order.extras)
+    sums = measure_features(context, state, order, costs)
     if labeled.size:
         alignment = prepare_teachers(context, state, order, costs)
         set_weights(context.net, order.origin)
@@ -109,7 +111,7 @@ def train(
             metrics["observed_inferences"] = metrics.get("observed_inferences", 0.0) + outcome.observed.size
     metrics |= turn_metrics(state, costs)
     after = replace(remember(context, state, order, local, extras), turn=state.turn + 1)
-    return after, ClientUpdate(context.client, order.round, local, int(labeled.size), metrics, extras)
+    return after, ClientUpdate(context.client, order.round, local, int(labeled.size), metrics, {**extras, **sums})
 
 
 def send_sums(

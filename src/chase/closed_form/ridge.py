@@ -62,7 +62,8 @@ class Centred:
     mean: Reals
     share: Reals
     """Share of each class."""
-    samples: int
+    samples: float
+    """Whole, but where earlier sums count by a share."""
     spread: float
     """Squared deviation of the one-hot labels from their mean, summed."""
 
@@ -74,7 +75,7 @@ class Centred:
             raise DataError(
                 f"labels of {held} class{'' if held == 1 else 'es'} are known, and a classifier needs two: label more"
             )
-        n = sums.samples
+        n = float(sums.counts.sum())
         mean, share = sums.features / n, sums.counts / n
         scatter = (sums.outer - np.outer(sums.features, mean)) * GRID**2
         cross = (sums.cross - np.outer(sums.features, share)) * GRID
@@ -110,7 +111,7 @@ def best_ridge(error: Callable[[float], float], centred: Centred) -> float:
 
     The error as a function of log lambda has one valley in practice; a walk needs a third of the grid's evaluations.
     """
-    rank = max(1, min(centred.samples - 1, centred.mean.size))
+    rank = max(1.0, min(centred.samples - 1, centred.mean.size))
     unit = float(np.trace(centred.scatter)) / rank
     if unit <= 0:
         raise DataError("all labelled samples have the same features: nothing can be learnt from them")

@@ -43,8 +43,8 @@ class Sums:
         return cls(np.zeros((width, width)), np.zeros((width, classes)), np.zeros(width), np.zeros(classes))
 
     @classmethod
-    def of(cls, codes: Codes, labels: NDArray[np.int64], classes: int) -> Sums:
-        """Sums of samples with these features (samples, width) and class numbers (samples,)."""
+    def of(cls, codes: Codes | Reals, labels: NDArray[np.int64], classes: int) -> Sums:
+        """Sums of samples with these features (samples, width), in units of the grid, and class numbers (samples,)."""
         parts = [
             cls._chunk(codes[at : at + CHUNK].astype(np.float64), labels[at : at + CHUNK], classes)
             for at in range(0, codes.shape[0], CHUNK)

@@ -184,6 +184,10 @@ def check_privacy(rules: Rules, settings: Settings) -> float:
         raise FederationError(
             "dp_epsilon clips changes of a network: learner = closed-form has none; use secure = true"
         )
+    if (rules.secure or rules.dp_epsilon) and settings.head == "closed-form":
+        raise FederationError(
+            "secure = true and dp_epsilon cover the weights alone: head = closed-form also sends sums"
+        )
     if (rules.secure or rules.dp_epsilon) and "loss_module" in settings.needs:
         raise FederationError("secure = true and dp_epsilon cover the weights alone: ll4al sends more, choose another")
     if not rules.dp_epsilon:

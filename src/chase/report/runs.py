@@ -298,6 +298,8 @@ def reads_global(settings: Values) -> bool:
 def _said(key: str, value: Any) -> str:
     if key in ("data", "behaviour", "partition", "net", "learner"):
         return str(value)
+    if key == "head":
+        return f"{value} head"
     if isinstance(value, bool):
         return key if value else f"no {key}"
     return f"{key} {value}"

@@ -2,28 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from chase.client.contribute import FIT, PREPARE, RECEIVED, SUM, sum_shapes
-from chase.closed_form import ridge
-from chase.closed_form.calibration import closed_form
+from chase.client.solved_head import HEAD_SUM, SOLVED
 from chase.closed_form.feature_map import add
 from chase.closed_form.model import ClosedFormNet, build_model
 from chase.closed_form.sums import Sums
-from chase.core.errors import DataError, SettingsError, UpdateError
+from chase.core.errors import SettingsError, UpdateError
 from chase.core.messages import ClientId, ClientUpdate, RoundOrder
 from chase.core.weights import Array, Arrays, Weights, check_fits
 from chase.models.catalog import NetSpec
 from chase.server.aggregation import Mean
+from chase.server.head import NotEnough, solved_head
 from chase.server.server import Server, Start, answers_order, check_round, check_update
+from chase.server.solved_head import SolvedHeadServer, check_head_sums
 from chase.settings import Settings
 
 
 def make_server(run: str, settings: Settings, first: Start, spec: NetSpec) -> Server:
     """The server of the learner that the settings name."""
-    make = ClosedFormServer if settings.learner == "closed-form" else Server
+    make: Callable[..., Server] = Server
+    if settings.learner == "closed-form":
+        make = ClosedFormServer
+    elif settings.head == "closed-form":
+        make = SolvedHeadServer
     return make(run, settings, first.weights, first.extras, spec)
 
 
@@ -95,22 +101,14 @@ class ClosedFormServer(Server):
             self._fit = {}
 
     def _solve(self) -> None:
-        held = int((self._sums["counts"] > 0).sum())
-        if held < 2:
-            note = (
-                f"labels of {held} class{'' if held == 1 else 'es'} are known so far, and a classifier needs two: "
-                "until more are labelled the model cannot tell classes apart"
-            )
-            if note not in self.notes:
-                self.notes.append(note)
-            return
         try:
-            head = ridge.solve(Sums.from_arrays(self._sums), self.settings.ridge or None)
-        except DataError as error:
-            raise UpdateError(f"the head cannot be solved: {error}") from None
-        temperature = closed_form(head.noise)
-        self.facts = {"ridge": head.ridge, "temperature": temperature}
-        self.weights = {**self.weights, **head.to_weights(temperature)}
+            found = solved_head(Sums.from_arrays(self._sums), self.settings.ridge or None)
+        except NotEnough as error:
+            if str(error) not in self.notes:
+                self.notes.append(str(error))
+            return
+        self.facts = found.facts
+        self.weights = {**self.weights, **found.weights}
 
     def to_arrays(self) -> dict[str, Array]:
         """The model, the sums and who is included in them."""
@@ -129,8 +127,11 @@ def check_answer_fits(update: ClientUpdate, order: RoundOrder) -> None:
     """Refuse an update that does not fit its order, whatever the learner."""
     if order.phase == PREPARE or RECEIVED in order.extras:
         check_contribution(update, order)
-    else:
-        check_update(update, order, {n: a for n, a in order.extras.items() if not n.startswith("start.")})
+        return
+    if f"{SOLVED}head.weight" in order.extras:
+        check_head_sums(update, order, check_round(update, order))
+        update = replace(update, extras=_without(update.extras, HEAD_SUM))
+    check_update(update, order, _without(order.extras, "start.", SOLVED))
 
 
 def check_contribution(update: ClientUpdate, order: RoundOrder) -> None:
@@ -143,6 +144,10 @@ def check_contribution(update: ClientUpdate, order: RoundOrder) -> None:
         like = {f"{SUM}{name}": np.empty(shape) for name, shape in sum_shapes(order).items()}
     if update.extras:
         check_fits(update.extras, like, who)
+
+
+def _without(arrays: Arrays, *prefixes: str) -> dict[str, Array]:
+    return {name: array for name, array in arrays.items() if not name.startswith(prefixes)}
 
 
 def _named(extras: Arrays) -> dict[str, Array]:

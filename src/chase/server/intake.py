@@ -24,7 +24,7 @@ EXTRAS = "extras/"
 def adds_up(settings: Settings) -> bool:
     """Whether an update can be added as it comes: not where each one is needed, or a weight depends on the others."""
     alone = settings.client_weights != "shuffled" and settings.most_share >= 1.0
-    averaged = settings.combine == "mean" and getattr(settings, "learner", "network") == "network"
+    averaged = settings.combine == "mean" and settings.learner == "network" and settings.head == "trained"
     return settings.form != "isolated" and alone and averaged
 
 

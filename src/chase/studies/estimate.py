@@ -28,6 +28,10 @@ ALIGNED_STEP = 2.2
 """A step with alignment has a second batch, and its loss."""
 
 
+FEATURES, SOLVING = 0.002, 0.5
+"""Seconds for the features of a sample, once, and for a round of the closed-form learner."""
+
+
 @dataclass(frozen=True)
 class Speed:
     """Seconds of the parts that a round is made of."""
@@ -122,6 +126,9 @@ def asks_a_turn(settings: Settings) -> tuple[float, float]:
 
 def work(settings: Settings, sizes: Sizes, speed: Speed) -> float:
     """Seconds of a mean round."""
+    if settings.learner == "closed-form":
+        tested = min(sizes.test, settings.test_limit or sizes.test)
+        return SOLVING + FEATURES * (settings.data_share * sizes.train + tested) / settings.rounds
     share = settings.take_part * settings.share_of_clients
     pool = settings.data_share * sizes.train / settings.clients
     rate, asking = asks_a_turn(settings)
@@ -136,5 +143,9 @@ def work(settings: Settings, sizes: Sizes, speed: Speed) -> float:
     if settings.strategy != "random" and not settings.needs <= {"label_changes"}:
         scored = free * asking * (settings.mc_passes if settings.strategy == "bald" else 2)
     inferences = settings.local_epochs * watched + (2 * watched if settings.aligns else 0.0) + scored
-    tests = sizes.test / settings.eval_every * (settings.clients if settings.form == "isolated" else 1)
+    tests = (
+        min(sizes.test, settings.test_limit or sizes.test)
+        / settings.eval_every
+        * (settings.clients if settings.form == "isolated" else 1)
+    )
     return settings.clients * share * (steps * speed.step + inferences * speed.inference) + tests * speed.inference

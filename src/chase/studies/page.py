@@ -12,6 +12,8 @@ from chase.report.sections import Section, grid
 from chase.report.table_files import plain_tables, write_tables
 from chase.studies.figures import FIGURES, across
 from chase.studies.findings import findings
+from chase.studies.ranking import NEEDED, labels_needed, ranking, recommendation
+from chase.studies.recommend import STUDY as RECOMMEND
 from chase.studies.results import SceneResult, StudyResult
 from chase.studies.tables import minutes_table, paper_notes, paper_table, tables_of, variant_table
 
@@ -34,7 +36,7 @@ def write_study(result: StudyResult, directory: Path) -> Path | None:
 
 def render(result: StudyResult) -> str:
     """The whole page."""
-    sections = [summary(result), *parts_section(result)]
+    sections = [summary(result), *recommend_section(result), *parts_section(result)]
     links = [(section.key, section.title) for section in sections]
     for scene in result.scenes:
         if scene.methods:
@@ -50,6 +52,16 @@ def summary(result: StudyResult) -> Section:
     """What was found in every scene."""
     scenes = [(scene.title, findings_list(said)) for scene in result.scenes if (said := findings(scene))]
     return Section("found", "What was found", markup("found", scenes=scenes, note=result.study.note))
+
+
+def recommend_section(result: StudyResult) -> list[Section]:
+    """The ranks over all data sets, the winner and the labels needed, for the study ``recommend``."""
+    if result.study.name != RECOMMEND.name:
+        return []
+    said = recommendation(result)
+    body = html_table(ranking(result), said[:1].upper() + said[1:] + ".")
+    needed = labels_needed(result)
+    return [Section("ranks", "Over all data sets", body + html_table(needed, NEEDED) if needed.rows else body)]
 
 
 def parts_section(result: StudyResult) -> list[Section]:

@@ -10,7 +10,7 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ from chase.core.files import write_atomically
 from chase.core.messages import FORMAT
 from chase.run.record import NO_EFFECT
 from chase.settings import Settings
-from chase.studies.study import NO_LABELS, Scene, Study, StudyPart
+from chase.studies.study import NO_LABELS, Scene, Study, StudyPart, said
 
 SUFFIX = ".study.json"
 ENDS = frozenset({"target_accuracy", "total_budget"})
@@ -113,7 +113,9 @@ def make_job(
     base = digest(settings_room.from_mapping({**settings_room.values_of(scene.preset), **changes}))
     preset = scene.preset if scene.preset in settings_room.presets() else str(Path(scene.preset).resolve())
     decisive = {key: value for key, value in options.changes.items() if key not in NO_EFFECT - ENDS}
-    label = Scene(scene.preset, {**scene.changes, **decisive}).label
+    label = replace(scene, changes={**scene.changes, **decisive}).label
+    if scene.name:
+        label = ", ".join([label, *(said(key, value) for key, value in decisive.items())])
     if options.scale != 1.0:
         label += f", {100 * options.scale:g} % of the data"
     return StudyJob(job_name(scene.preset, arm, chosen), number, label, arm, chosen, preset, base)

@@ -14,23 +14,39 @@ from chase.studies.study import Arm, Scene, Study, StudyPart
 
 CLOSED = {"learner": "closed-form"}
 NAMES = ("random", "margin", "balanced-margin", "entropy", "ev", "posterior", "typical", "badge")
+NETWORK = ("random", "ev", "chase")
 ARMS = (
     *(Arm(f"closed-form, {name}", {**CLOSED, "strategy": name}) for name in NAMES),
-    *(Arm(f"network, {name}", {"strategy": name}) for name in ("random", "ev", "chase")),
+    *(Arm(f"network, {name}", {"strategy": name, "head": "trained"}) for name in NETWORK),
+    *(Arm(f"network with closed-form head, {name}", {"strategy": name, "head": "closed-form"}) for name in NETWORK),
 )
-FEW = {"behaviour": "AbCo", "initial_per_class": 0}
+FEW = {"behaviour": "AbCo", "test_limit": 2000}
+"""Circumstances of all scenes; a tenth or less of the large data sets, so that EV can be measured on every pool."""
 
 STUDY = Study(
     "recommend",
-    "closed-form with eight strategies and the network learner with random, ev and chase, at 40 to 2,000 labels on "
-    "digits, MNIST, CIFAR-10 and EMNIST: mean rank of the area under the label curve",
+    "closed-form with eight strategies, and the network learner with random, ev and chase, with a trained and with a "
+    "closed-form head, at 40 to 2,000 labels on digits, MNIST, CIFAR-10 and EMNIST: mean rank of the area under the "
+    "label curve",
     (
         StudyPart(
             (
-                Scene("digits", {**FEW, "budget": 2, "initial_labels": 0.03}, rounds=20),
-                Scene("mnist", {**FEW, "budget": 4, "initial_labels": 0.0007}, rounds=16),
-                Scene("cifar10", {**FEW, "budget": 10, "initial_labels": 0.0008}, rounds=20),
-                Scene("emnist", {**FEW, "budget": 1, "initial_labels": 0.001}, rounds=20),
+                Scene("digits", {**FEW, "budget": 4, "initial_labels": 0.03}, rounds=11, name="digits"),
+                Scene(
+                    "mnist", {**FEW, "budget": 8, "initial_labels": 0.0133, "data_share": 0.05}, rounds=9, name="MNIST"
+                ),
+                Scene(
+                    "cifar10",
+                    {**FEW, "budget": 24, "initial_labels": 0.008, "data_share": 0.1},
+                    rounds=9,
+                    name="CIFAR-10",
+                ),
+                Scene(
+                    "emnist",
+                    {**FEW, "budget": 3, "initial_labels": 0.0166, "data_share": 0.06, "filters": 100},
+                    rounds=7,
+                    name="EMNIST",
+                ),
             ),
             ARMS,
             against="closed-form, random",

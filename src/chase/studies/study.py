@@ -34,10 +34,14 @@ class Scene:
     changes: Changes = field(default_factory=dict)
     rounds: int = 0
     """Rounds at full length where the preset's do not fit (0 = the preset's)."""
+    name: str = ""
+    """A short name, where what is changed would make too long a one."""
 
     @property
     def label(self) -> str:
-        """The preset, a file by its bare name, and what is changed in it."""
+        """Its name, or the preset, a file by its bare name, and what is changed in it."""
+        if self.name:
+            return self.name
         name = self.preset if self.preset in presets() else Path(self.preset).stem
         return ", ".join([name, *(said(key, value) for key, value in self.changes.items())])
 

@@ -15,6 +15,8 @@ from chase.report.standalone import standalone
 from chase.report.tables import ReportTable
 from chase.studies.figures import FIGURES, Drawing, across
 from chase.studies.findings import findings, unfinished
+from chase.studies.ranking import NEEDED, labels_needed, ranking, recommendation
+from chase.studies.recommend import STUDY as RECOMMEND
 from chase.studies.results import SceneResult, StudyResult, key_of
 from chase.studies.tables import paper_notes, tables_of
 
@@ -31,7 +33,8 @@ def write_study_page(result: StudyResult, place: Path, written: set[Path]) -> No
     about = result.study.about
     lines = [f"# Study {result.study.name}\n", f"{about[:1].upper()}{about[1:]}. {result.state.capitalize()}.\n"]
     lines += [f"{result.study.note}\n"] if result.study.note else []
-    lines += ["## What was found\n", found_text(result), *notes_text(place), *across_text(result, place, written)]
+    lines += ["## What was found\n", found_text(result), *recommend_text(result, place, written)]
+    lines += [*notes_text(place), *across_text(result, place, written)]
     lines += [scene_text(scene, place, written) for scene in result.scenes if scene.methods]
     file = page_of(result, place)
     write_atomically(file, "\n".join(lines).encode())
@@ -80,6 +83,21 @@ def found_text(result: StudyResult) -> str:
             lines += [f"- {text}" for text in said]
             lines.append("")
     return "\n".join(lines)
+
+
+def recommend_text(result: StudyResult, place: Path, written: set[Path]) -> list[str]:
+    """What the study ``recommend`` found over all data sets: the ranks, the winner and the labels needed."""
+    if result.study.name != RECOMMEND.name or not any(scene.methods for scene in result.scenes):
+        return []
+    lines, said = ["## Over all data sets\n"], recommendation(result)
+    for name, table, note in (
+        ("ranks", ranking(result), f"{said[:1].upper()}{said[1:]}."),
+        ("labels-needed", labels_needed(result), NEEDED),
+    ):
+        if table.rows:
+            written.update(write_table(table, place / "tables" / f"{result.study.name}-{name}.csv"))
+            lines += [f"**{table.title}**\n", to_markdown(table), f"{note}\n"]
+    return lines
 
 
 def across_text(result: StudyResult, place: Path, written: set[Path]) -> list[str]:
