@@ -15,18 +15,20 @@ from chase.report.runs import MethodRuns, RunData, accuracy
 from chase.report.statistics import interval, label_area
 from chase.report.tables import ReportTable
 from chase.studies import paper
-from chase.studies.recommend import mean_ranks
+from chase.studies.recommend import ARMS, mean_ranks
 from chase.studies.results import SceneResult, StudyResult
 
 WHOLE = 4
 """Data sets, and below it seeds, of a choice that is not provisional."""
 SEEDS = 6
+CANDIDATES = frozenset(arm.label for arm in ARMS)
 CHOOSING, REPORTING = range(SEEDS), range(SEEDS, 2 * SEEDS)
 
 
 def of_seeds(scene: SceneResult, seeds: range) -> list[MethodRuns]:
-    """The methods of a scene with the runs of these seeds alone."""
-    found = [replace(m, runs=[run for run in m.runs if run.seed in seeds]) for m in scene.methods]
+    """The candidates in a scene with the runs of these seeds alone; who buys no labels is no candidate."""
+    methods = [method for method in scene.methods if method.label in CANDIDATES]
+    found = [replace(m, runs=[run for run in m.runs if run.seed in seeds]) for m in methods]
     return [method for method in found if method.runs]
 
 
