@@ -5,9 +5,11 @@ from __future__ import annotations
 import re
 
 import numpy as np
+import pytest
+from matplotlib.axes import Axes
 
 from chase.report import charts, plots
-from chase.report.statistics import interval
+from chase.report.statistics import Interval, interval
 from chase.report.style import COLOURS, NUMBERS, SERIES, Look
 from chase.studies.catalog import STUDIES
 from chase.studies.study import METHODS
@@ -62,3 +64,15 @@ def test_a_method_looks_the_same_in_every_study() -> None:
         for part in study.parts:
             drawn = [NUMBERS.get(arm.label, arm.label) for arm in part.with_no_labels().arms]
             assert len(set(drawn)) == len(drawn), f"two arms of {study.name} look alike"
+
+
+def test_methods_are_not_joined_by_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A line between two methods would mean something between them; along a quantity it does."""
+    drawn: list[str] = []
+    plain = Axes.errorbar
+    monkeypatch.setattr(Axes, "errorbar", lambda *a, **k: (drawn.append(k["linestyle"]), plain(*a, **k))[1])
+    found = [Interval(50.0, 40.0, 60.0, 3), Interval(70.0, 65.0, 75.0, 3)]
+    svg = charts.values("t", "%", "", ["FedRandom", "CHASe, all-global"], [0, 1], [charts.Series("a", [0, 1], found)])
+    charts.values("t", "%", "mu", ["0.2", "0.4"], [0.2, 0.4], [charts.Series("a", [0.2, 0.4], found)])
+    assert drawn == ["none", Look.named("a", 0).line]
+    assert "CHASe, all-global" in svg

@@ -141,6 +141,15 @@ def test_areas_are_over_the_labels_that_all_runs_have(make_run):
     assert [area(run) for run in runs] == pytest.approx([15.0, 40.0])
 
 
+def test_a_run_that_bought_no_labels_leaves_the_areas_of_the_others_alone(make_run):
+    """The first at 10, 20, 60 % over 0, 2, 4 labels has 27.5 with or without the run that stays at 0 labels."""
+    run, none = (read_run(make_run(name, [0.1, 0.2, 0.6], strategy=s)) for name, s in (("a", "ev"), ("b", "random")))
+    none = replace(none, metrics=[{**line, "labels": 0} for line in none.metrics])
+    area = label_area(by_method([run, none]), 3)
+    assert area(run) == pytest.approx(27.5)
+    assert np.isnan(area(none))
+
+
 def test_means_in_a_sentence_are_over_the_seeds_that_both_have(make_run):
     places = seeds(make_run, "a", [0.5, 0.9], strategy="chase") + seeds(make_run, "b", [0.4], strategy="random")
     (text,) = method_tables.findings(by_method(find_runs(places)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 from dataclasses import replace
@@ -179,7 +180,15 @@ def test_the_results_page_leads_with_one_table_and_three_sentences(finished: Pat
         assert lead.count(f"**{name}:**") == 1
     assert "[why.md](why.md)" in lead
     assert rest.count("<details>") == 3
+    assert "No run is finished" not in text
     assert (tmp_path / "out" / "why.md").is_file()
+    (tmp_path / "none").mkdir()
+    pack(tmp_path / "runs", tmp_path / "none" / "why")
+    plans = json.loads((tmp_path / "none/why/why.study.json").read_text())
+    for entry in plans["jobs"]:
+        entry["settings"]["rounds"] = 60
+    (tmp_path / "none/why/why.study.json").write_text(json.dumps(plans))
+    assert publish(tmp_path / "none").read_text().startswith("# Results\n\nNo run is finished yet.\n\n## Pages")
     assert "EV (1 of 2 seeds done)" in (tmp_path / "out" / "why.md").read_text()
 
 

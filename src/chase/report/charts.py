@@ -116,7 +116,10 @@ APART = 0.02
 def values(
     title: str, ylabel: str, xlabel: str, names: Sequence[str], at: Sequence[float], lines: Sequence[Series]
 ) -> str:
-    """Quantities at named places, with intervals; a legend where there are several."""
+    """Quantities at named places, with intervals; a legend where there are several.
+
+    Lines join them along a quantity (``xlabel``); names without one, such as methods, stand by themselves.
+    """
     several = len(lines) > 1
     columns, rows = legend_shape([series.label for series in lines]) if several else (1, 0)
     width = (max(at) - min(at)) * APART if at else 0.0
@@ -128,7 +131,7 @@ def values(
                 [x + (place - (len(lines) - 1) / 2) * width for x in series.at],
                 [f.mean for f in series.found],
                 yerr=[_half(f) for f in series.found],
-                linestyle=look.line,
+                linestyle=look.line if xlabel else "none",
                 marker=look.marker,
                 color=look.colour,
                 markersize=6,
@@ -139,9 +142,10 @@ def values(
             )
         keep_near(axes, [f for series in lines for f in series.found])
         keep_percent(axes, ylabel)
-        axes.set_xticks(list(at), [shorten(name, 16) for name in names])
+        axes.set_xticks(list(at), [shorten(name, 20) for name in names])
         if not xlabel and sum(map(len, names)) > 40:
-            axes.tick_params(axis="x", labelrotation=45)
+            for label in axes.get_xticklabels():
+                label.set(rotation=30, ha="right", rotation_mode="anchor")
         axes.margins(x=0.08)
         tell_of_cuts(axes, "bars", from_zero=True)
         if several:

@@ -152,14 +152,15 @@ def label_curve(run: RunData, until: int) -> tuple[Numbers, Numbers]:
 def label_area(methods: Sequence[MethodRuns], until: int) -> OfRun:
     """Area under accuracy over labels up to a round, divided by the labels: the mean accuracy, in percent.
 
-    Trapezia between counts of labels, over the counts that all runs of all methods went through; NaN without any.
+    Trapezia between counts of labels, over the counts that all runs of all methods went through; NaN without any. A
+    run that bought no labels has no such curve: its area is NaN, and it does not count for the others.
     """
-    ends = [(x[0], x[-1]) for m in methods for run in m.runs if (x := label_curve(run, until)[0]).size]
+    ends = [(x[0], x[-1]) for m in methods for run in m.runs if (x := label_curve(run, until)[0]).size > 1]
     low, high = (max(first for first, _ in ends), min(last for _, last in ends)) if ends else (0.0, 0.0)
 
     def of_run(run: RunData) -> float:
         x, y = label_curve(run, until)
-        if not x.size or high <= low:
+        if x.size < 2 or high <= low:
             return float("nan")
         at = np.concatenate([[low], x[(x > low) & (x < high)], [high]])
         return float(np.trapezoid(np.interp(at, x, y), at) / (high - low))

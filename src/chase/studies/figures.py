@@ -43,6 +43,9 @@ def over_rounds(methods: Sequence[MethodRuns], title: str, ylabel: str, y: Quant
     curves = [plots.curve(method, round_numbers, y) for method in methods]
     if all(c is None for c in curves):
         return None
+    alone = [c.label for c in curves if c is not None]
+    if len(alone) == 1 < len(methods):  # one line has no legend
+        caption += f" Shown: {alone[0]}."
     return Drawing(title, plots.lines(title, "round", ylabel, curves, from_zero=True), caption)
 
 

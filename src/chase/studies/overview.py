@@ -17,8 +17,10 @@ from chase.studies.study import said
 
 ARMS = (RANDOM, EV, CHASE, ALL_GLOBAL, NO_LABELS)
 NAMES = ("random", "EV", "CHASe", "CHASe, all-global", "no labels bought")
-DATA = {"mnist": "MNIST", "cifar10": "CIFAR-10", "cifar100": "CIFAR-100", "emnist": "EMNIST"}
+DATA = {"mnist": "MNIST", "cifar10": "CIFAR-10", "emnist": "EMNIST", "cifar100": "CIFAR-100"}
+"""Names as people write them, in the order of the table."""
 
+WEIGHTS = {"labelled": "weights by labels", "equal": "equal weights", "shuffled": "shuffled weights"}
 SHORTEST = 10
 """Rounds from which on a run says something about accuracy; shorter ones only show that something runs."""
 
@@ -44,8 +46,7 @@ def name_of_data(data: str) -> str:
 
 def conditions(group: Group) -> str:
     """What distinguishes a scene beside its data set: client weights, and what is not the preset's."""
-    weights = {"labelled": "weights by labels", "equal": "equal weights", "shuffled": "shuffled weights"}
-    words = [weights[str(group.settings["client_weights"])]]
+    words = [WEIGHTS[str(group.settings["client_weights"])]]
     return ", ".join([*words, *(in_words(k, v) for k, v in group.changed.items() if k != "client_weights")])
 
 
@@ -72,7 +73,8 @@ def main_table(groups: Sequence[Group]) -> ReportTable | None:
         if group.arm in ARMS and group.rounds >= SHORTEST:
             scenes.setdefault((str(group.settings["data"]), conditions(group), group.rounds), []).append(group)
     rows: list[list[Cell]] = []
-    for data in dict.fromkeys(data for data, _, _ in scenes):
+    order = [*DATA, *sorted({data for data, _, _ in scenes} - DATA.keys())]
+    for data in (name for name in order if any(name == data for data, _, _ in scenes)):
         own = {key: some for key, some in scenes.items() if key[0] == data}
         rows += [scene_row(*key, some) for key, some in own.items()]
         rows += paper_row(data, max(rounds for _, _, rounds in own))

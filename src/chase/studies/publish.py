@@ -100,16 +100,12 @@ def publish(root: Path) -> Path:
 
 def readme(studies: Studies, root: Path) -> list[str]:
     """The results page: one table and three sentences, then where everything else is."""
-    comparisons = in_short(studies, root)
-    lead = lead_text(studies)
-    parts = [
-        "# Results\n",
-        *(lead or [to_markdown(comparisons)] if comparisons.rows else lead),
-        *preface(studies, root),
-    ]
+    comparisons, lead = in_short(studies, root), lead_text(studies)
+    table = [to_markdown(comparisons)] if comparisons.rows else []
+    none = [] if any(result.done for _, result in studies) else ["No run is finished yet.\n"]
+    parts = ["# Results\n", *none, *(lead or table), *preface(studies, root)]
     parts += ["## Pages\n", to_markdown(pages_table(studies, root))]
-    if lead and comparisons.rows:
-        parts += folded("All comparisons", to_markdown(comparisons))
+    parts += folded("All comparisons", table[0]) if lead and table else []
     parts += folded("How to read these pages", HOW)
     return [*parts, *folded("How to repeat it, and what it ran on", repeat_text(studies, root))]
 
@@ -183,7 +179,7 @@ def in_short(studies: Studies, root: Path) -> ReportTable:
 def name_of(result: StudyResult, place: Path, root: Path) -> str:
     """A study and, where it is in a directory of its own, that."""
     where = place.relative_to(root).as_posix()
-    return result.study.name if where == "." else f"{result.study.name} ({where})"
+    return result.study.name if where in (".", result.study.name) else f"{result.study.name} ({where})"
 
 
 def repeat_text(studies: Studies, root: Path) -> str:

@@ -27,7 +27,7 @@ from chase.studies.hypotheses import (
     last_rounds,
 )
 from chase.studies.observations import never_together, zero_share
-from chase.studies.overview import SHORTEST, evidence, name_of_data, place_of
+from chase.studies.overview import SHORTEST, WEIGHTS, evidence, name_of_data, place_of
 from chase.studies.results import SceneResult, StudyResult
 
 HEAD = """# Why strategies win or lose here
@@ -214,7 +214,7 @@ def by_weights(data: str, groups: Sequence[Group]) -> Drawing:
     for weights in dict.fromkeys(str(group.settings["client_weights"]) for group in groups):
         own = [g for g in groups if g.settings["client_weights"] == weights]
         at = [float(arms.index(g.arm)) for g in own]
-        lines.append(charts.Series(f"{weights} weights", at, [interval(np.array(of_last_rounds(g))) for g in own]))
+        lines.append(charts.Series(WEIGHTS[weights], at, [interval(np.array(of_last_rounds(g))) for g in own]))
     title = f"Accuracy by client weights, {name_of_data(data)}"
     svg = charts.values(title, "accuracy (%)", "", arms, [float(n) for n in range(len(arms))], lines)
     return Drawing(title, svg, f"{title}: mean of the last {LAST} rounds; bars are 95 % intervals over seeds.")
