@@ -12,6 +12,7 @@ from chase import settings as settings_room
 from chase.acquisition.strategy import AcquisitionStrategy
 from chase.annotation.annotator import Annotator, Desk
 from chase.core import plugins
+from chase.core.caller import one_thread
 from chase.data.resident import DataSet
 from chase.report.frames import Run, read_run
 from chase.run.experiment import Experiment
@@ -55,7 +56,7 @@ def run_experiment(
         "annotator": annotator,
         "loss": loss,
     }
-    with chosen(own) as names:
+    with chosen(own) as names, one_thread():
         values = values_of(settings) | changes | names
         full = settings_room.from_mapping(values).resolved()
         title = str(settings) if isinstance(settings, str | Path) else full.data
@@ -74,7 +75,7 @@ def resume_experiment(
     directory: str | Path, *, on_round: OnRound = lambda metrics: None, report: bool = True, **changes: Own
 ) -> Run:
     """Resume a run. ``rounds=300`` makes it longer; objects that it was begun with must be passed again, by ``OWN``."""
-    with chosen({kind: changes.pop(kind, None) for kind in OWN}) as names:
+    with chosen({kind: changes.pop(kind, None) for kind in OWN}) as names, one_thread():
         return _finish(Experiment.resume(Path(directory), changes | names), on_round, report)
 
 

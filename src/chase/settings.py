@@ -378,8 +378,10 @@ class Settings(  # the last group first: pydantic collects the fields of the las
             )
         if self.features == "net" and not self.init_weights:
             raise SettingsError("features = 'net' use a trained network: set init_weights to its safetensors file")
-        if self.features not in ("auto", *FEATURES):
-            raise SettingsError(unknown("features", self.features, ["auto", *FEATURES]))
+        try:
+            plugins.check_name("features", self.features, ("auto", *FEATURES))
+        except ValueError as error:
+            raise SettingsError(str(error)) from None
         return {"align": "none", "loss": "cross-entropy", "model": "global"}
 
     def _check_together(self) -> None:

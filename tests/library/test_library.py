@@ -129,7 +129,7 @@ def test_objects_go_to_workers_and_change_no_bit(ran: tuple[chase.Run, list[int]
     subprocess.run([sys.executable, str(tmp_path / "cell.py")], check=True)
     timed = [name for name in ran[0].metrics if name.startswith("seconds")]
     theirs = chase.read_run(tmp_path / "run").metrics.drop(columns=timed)
-    assert theirs.to_dict() == ran[0].metrics.drop(columns=timed).to_dict()
+    assert theirs.equals(ran[0].metrics.drop(columns=timed))
 
 
 def test_frames_and_figures(ran: tuple[chase.Run, list[int]]) -> None:
@@ -141,6 +141,8 @@ def test_frames_and_figures(ran: tuple[chase.Run, list[int]]) -> None:
     assert {"round", "client", "sample", "label"} <= set(run.selections)
     assert run.classes.shape == (2, 10)
     assert run.settings["clients"] == 2
+    assert all(run.metrics[name].dtype.kind in "if" for name in run.metrics), run.metrics.dtypes
+    assert repr(run) == f"<Run {run.path}: object:Highest(power=2.0) on digits, seed 0: 2 rounds>"
     assert run.figure("accuracy")._repr_svg_().startswith("<svg ")
     assert run.figure("labels").save(run.path / "labels.svg").read_text().rstrip().endswith("</svg>")
     assert "object:Highest(power=2.0) on digits" in run._repr_html_()
@@ -205,6 +207,9 @@ def test_the_caller_is_left_as_it_was(tmp_path: Path) -> None:
     try:
         before = state()
         chase.run_experiment(SMALL | {"rounds": 1}, tmp_path / "run", engine="inprocess", net=Line)
+        assert state() == before
+        solved = {"rounds": 1, "learner": "closed-form", "strategy": "margin", "filters": 16}
+        chase.run_experiment(SMALL | solved, tmp_path / "solved", engine="inprocess")
         assert state() == before
     finally:
         torch.set_num_threads(threads)

@@ -13,8 +13,10 @@ from chase.core.errors import SettingsError
 
 MODULE = """
 import numpy as np
+import torch.nn.functional as F
 from torch import nn
 import chase
+from chase.closed_form.given import Given
 from chase.studies.study import Arm, Scene, Study, StudyPart
 
 class Last:
@@ -34,6 +36,24 @@ def halves(settings, data):
 
 def stay(start, mean, state, plan):
     return dict(start), {}
+
+class Raw(Given):
+    def __init__(self, spec, seed=0):
+        super().__init__(spec)
+
+def hinge(outputs, labels):
+    return F.multi_margin_loss(outputs, labels)
+
+class Zero:
+    def __init__(self, desk):
+        self.asked = []
+    def ask(self, questions):
+        self.asked += [question.sample for question in questions]
+    def withdraw(self, samples):
+        self.asked = [sample for sample in self.asked if sample not in samples]
+    def answers(self, turn):
+        found, self.asked = self.asked, []
+        return [chase.Answer(sample, 0, "zero") for sample in found]
 
 def points():
     draw = np.random.default_rng(0)
@@ -60,7 +80,11 @@ points-preset = chase_tiny:PRESET
 [chase.studies]
 tiny = chase_tiny:STUDY
 [chase.feature_maps]
-flat = chase_tiny:Line
+raw = chase_tiny:Raw
+[chase.losses]
+hinge = chase_tiny:hinge
+[chase.annotators]
+zero = chase_tiny:Zero
 """
 
 
@@ -88,7 +112,9 @@ def test_everything_that_is_listed_can_come_from_another_package(
         "data sets": "points",
         "partitions": "halves",
         "models": "line",
-        "feature maps": "flat",
+        "feature maps": "raw",
+        "losses": "hinge",
+        "annotators": "zero",
         "strategies": "last",
         "server rules": "stay",
         "studies": "tiny",
@@ -106,11 +132,33 @@ def test_a_run_of_another_packages_things(installed: Path, tmp_path: Path, monke
     import chase
 
     run = chase.run_experiment(
-        "points-preset", tmp_path / "run", server="stay", report=False, engine="workers", workers=2, initial_labels=0.2
+        "points-preset",
+        tmp_path / "run",
+        server="stay",
+        loss="hinge",
+        annotator="zero",
+        report=False,
+        engine="workers",
+        workers=2,
+        initial_labels=0.2,
+        rounds=2,
     )
     assert run.settings["strategy"] == "last"
-    assert len(run.metrics) == 1
+    assert len(run.metrics) == 2
+    assert set(run.selections["label"]) == {0}
     assert json.loads((tmp_path / "run" / "coverage.json").read_text())["classes"] == ["0", "1"]
+
+
+@pytest.mark.parametrize("features", ["raw", "chase_tiny:Raw"])
+def test_a_feature_map_of_another_package_computes_features(installed: Path, tmp_path: Path, features: str) -> None:
+    import chase
+
+    closed = {"learner": "closed-form", "initial_labels": 0.5, "rounds": 1, "engine": "inprocess", "report": False}
+    mine = chase.run_experiment("points-preset", tmp_path / "mine", features=features, **closed)
+    given = chase.run_experiment("points-preset", tmp_path / "given", features="given", **closed)
+    assert mine.metrics["test_loss"].tolist() == given.metrics["test_loss"].tolist()
+    with pytest.raises(SettingsError, match="unknown features 'rww'; did you mean 'raw'"):
+        chase.load_settings("points-preset", features="rww", learner="closed-form")
 
 
 def test_a_study_of_another_package(installed: Path) -> None:

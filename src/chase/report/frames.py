@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -36,7 +37,7 @@ class Figure:
         return Path(path)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Run:
     """What a run left behind in its directory."""
 
@@ -64,7 +65,7 @@ class Run:
 
         rows = []
         for line in self.data.metrics:
-            row = {key: value for key, value in line.items() if key not in FRAME_KEYS and _plain(value)}
+            row = {key: _cell(value) for key, value in line.items() if key not in FRAME_KEYS and _plain(value)}
             row |= {f"pool_{name}": size for name, size in line.get("pools", {}).items()}
             row |= {f"seconds_{name}": value for name, value in line.get("seconds_by_phase", {}).items()}
             rows.append(row)
@@ -119,17 +120,29 @@ class Run:
 
         return report_run(self.path)
 
+    @property
+    def title(self) -> str:
+        """The run in a line: method, data, seed and how many rounds are done."""
+        known, rounds = self.settings, len(self.data.metrics)
+        return f"{known.get('strategy')} on {known.get('data')}, seed {self.data.seed}: {rounds} rounds"
+
+    def __repr__(self) -> str:
+        return f"<Run {self.path}: {self.title}>"
+
     def _repr_html_(self) -> str:
         from chase.report.markup import html_table
         from chase.report.tables import round_by_round
 
-        s = self.settings
-        title = f"{s.get('strategy')} on {s.get('data')}, seed {self.data.seed}: {len(self.data.metrics)} rounds"
-        return str(html_table(round_by_round(self.data, title=title), note=str(self.path)))
+        return str(html_table(round_by_round(self.data, title=self.title), note=str(self.path)))
 
 
 def _plain(value: Any) -> bool:
     return value is None or isinstance(value, bool | int | float | str)
+
+
+def _cell(value: Any) -> Any:
+    """NaN for what was not measured, so that a column of numbers stays one."""
+    return math.nan if value is None else value
 
 
 def _rounds(run: RunData) -> Any:
