@@ -17,6 +17,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +41,7 @@ SETTINGS = {"clients": 4, "rounds": 11, "local_epochs": 2, "behaviour": "AbCo", 
 BAD = """
 import sys
 if "chase.flower.worker" in sys.orig_argv:
-    import resource, time
+    import time
     import numpy as np
     from dataclasses import replace
     from flwr.app import ConfigRecord
@@ -51,13 +52,7 @@ if "chase.flower.worker" in sys.orig_argv:
     def times(update, factor):
         return replace(update, weights={n: a * np.float32(factor) for n, a in update.weights.items()})
     def bad(*args):
-        round = args[3].round
-        if round == 9:
-            resource.setrlimit(resource.RLIMIT_FSIZE, (0, resource.RLIM_INFINITY))
-        try:
-            update = honest(*args)
-        finally:
-            resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+        round, update = args[3].round, honest(*args)
         if round == 2:
             return times(update, "nan")
         if round == 3:
@@ -97,12 +92,22 @@ if "chase.flower.node" in sys.orig_argv:
     import flwr.supernode.node_auth_http_interceptor as auth
     import chase.flower.fleet as fleet
     now = auth.now
-    auth.now = lambda: now() + datetime.timedelta(seconds=3600)
+    auth.now = lambda: now() + datetime.timedelta(seconds=SKEW)
     clock = fleet.time.time
     class Ahead:
         def __getattr__(self, name):
-            return (lambda: clock() + 3600) if name == "time" else getattr(__import__("time"), name)
+            return (lambda: clock() + SKEW) if name == "time" else getattr(__import__("time"), name)
     fleet.time = Ahead()
+"""
+
+
+NEWER = """
+import sys
+if "chase.flower.worker" in sys.orig_argv:
+    import chase
+    chase.__version__ = "9.9.9"
+    import chase.flower.codec as codec
+    codec.FORMAT += 1
 """
 
 
@@ -126,6 +131,7 @@ class Drill:
         self.federation = self.loopback.federation
         self.place, self.rows = place, list[tuple[str, str, str]]()
         self.labels: dict[str, int] = {}
+        self.mounted: list[Path] = []
 
     def until(self, what: Callable[[dict[str, Any]], bool], limit: float = 400.0) -> None:
         end = time.monotonic() + limit
@@ -146,7 +152,8 @@ class Drill:
 
     def row(self, name: str, detected: str, survived: bool) -> None:
         lost = self.lost()
-        self.rows.append((name, detected or "NOT DETECTED", "yes" if survived and not lost else f"NO {lost}"))
+        outcome = "yes" if survived and not lost else f"NO {lost and 'lost: ' + lost}"
+        self.rows.append((name, detected or "NOT DETECTED", outcome))
         print(f"| {name} | {detected or 'NOT DETECTED'} | {self.rows[-1][2]} |", flush=True)
 
     def lost(self) -> str:
@@ -188,9 +195,16 @@ class Drill:
                 self.connect(name, BAD if name == "site-b" else "")
             self.watch = launch.Watch(self.federation)
             self.watch.begin()
-            self.rounds()
-            self.afterwards()
-            web.should_exit = True
+            try:
+                self.rounds()
+                self.afterwards()
+            finally:
+                web.should_exit = True
+        self.unmount()
+
+    def unmount(self) -> None:
+        for path in self.mounted:
+            subprocess.run(["umount", "-l", str(path)], check=False)
 
     def rounds(self) -> None:
         self.until(lambda s: s.get("round", 0) >= 1 and s.get("phase") in ("round", "saved"))
@@ -211,8 +225,6 @@ class Drill:
         self.row("control characters in texts", f"failed: {said[0][:60]}..." if clean else "", True)
         slow = [e for e in events(self.federation.run) if e["what"] in ("late", "missing") and e["round"] >= 10]
         self.row("slow site", f"{slow[0]['what']} in round {slow[0]['round']}" if slow else "", len(bad) == 10)
-        full = [e["why"] for e in events(self.federation.run) if e["what"] == "failed" and "saving" in e["why"]]
-        self.row("full disk at a site", f"failed: {full[0]}" if full else "", True)
 
     def extend(self, rounds: int) -> None:
         record = Record.open(self.federation.run)
@@ -235,8 +247,13 @@ class Drill:
                  self.line(14)["took_part"] >= 3)  # fmt: skip
         self.restored_site()
         self.flipped_bits()
+        self.flipped_checkpoint()
+        self.full_disk_at_a_site()
+        self.full_disk_at_the_server()
         self.restored_server()
-        self.wrong_clock()
+        self.other_version()
+        self.wrong_clock(3600, "clock an hour ahead")
+        self.wrong_clock(-600, "clock ten minutes behind")
 
     def restored_site(self) -> None:
         self.supervisor.stop("site-d")
@@ -269,23 +286,132 @@ class Drill:
         self.extend(16)
         self.until(lambda s: s.get("phase") == "finished")
         self.row("flipped bit in a sample", self.told("refused", "site-c"), self.line(16)["took_part"] == 3)
+        self.supervisor.stop("site-c")
+        site = Site(self.loopback.homes["site-c"])
+        site.write("samples", arrays)  # from the backup
+        site.close()
+        self.connect("site-c")
+
+    def rounds_done(self) -> int:
+        return len(Record.open(self.federation.run).metrics)
+
+    def one_more(self, rounds: int = 1) -> dict[str, Any]:
+        """Run more rounds to their end; the last line."""
+        self.until(lambda s: not launch.server_lives(self.federation.run))
+        self.extend(self.rounds_done() + rounds)
+        self.until(lambda s: s.get("phase") == "finished")
+        return self.line(self.rounds_done())
+
+    def flipped_checkpoint(self) -> None:
+        self.until(lambda s: not launch.server_lives(self.federation.run))
+        files = [p for p in (self.federation.run / "checkpoint").rglob("*") if p.is_file() and p.suffix != ".json"]
+        newest = max(files, key=lambda p: (p.stat().st_mtime_ns, p.stat().st_size))
+        raw = bytearray(newest.read_bytes())
+        raw[len(raw) // 2] ^= 1
+        newest.write_bytes(raw)
+        before, line = self.rounds_done(), self.one_more()
+        said = self.told("resumed")
+        self.row("flipped bit in the server's checkpoint", said if "checksum" in said or "damaged" in said else "",
+                 self.rounds_done() == before + 1 and line["took_part"] >= 3)  # fmt: skip
+
+    def small_disk(self, path: Path, mb: int) -> None:
+        """Move a directory to a small disk of its own."""
+        aside = self.place / f"aside-{path.name}"
+        path.rename(aside)
+        path.mkdir(mode=0o700)
+        subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={mb}m,mode=700", "tmpfs", str(path)], check=True)
+        self.mounted.append(path)
+        shutil.copytree(aside, path, dirs_exist_ok=True, symlinks=True)
+
+    @staticmethod
+    def fill(path: Path) -> Path:
+        """Take all space that is left."""
+        filler = path / "filler"
+        with suppress(OSError), filler.open("wb", buffering=0) as file:
+            while True:
+                file.write(bytes(4096))
+        return filler
+
+    def full_disk_at_a_site(self) -> None:
+        name = "site-a"
+        if os.getuid() != 0:
+            self.row("full disk at a site", "not tried: needs root", True)
+            return
+        self.supervisor.stop(name)
+        home = self.loopback.homes[name]
+        self.small_disk(home, 64)
+        filler = self.fill(home)
+        self.connect(name)
+        line, why = self.one_more(), ""
+        for event in events(self.federation.run):
+            if event["site"] == name and event["round"] == line["round"] and event["what"] in ("failed", "refused"):
+                why = why or f"{event['what']}: {event['why']}"
+        held = line["took_part"] >= 2
+        filler.unlink()
+        again = self.one_more()
+        self.row("full disk at a site", why, held and name not in missing(again))
+
+    def full_disk_at_the_server(self) -> None:
+        if os.getuid() != 0:
+            self.row("full disk at the server", "not tried: needs root", True)
+            return
+        self.until(lambda s: not launch.server_lives(self.federation.run))
+        run, before = self.federation.run, self.rounds_done()
+        self.small_disk(run, 96)
+        record = Record.open(run)
+        record.keep(record.changed({"rounds": before + 1}))
+        self.watch = launch.Watch(self.federation)
+        self.watch.begin()
+        filler = self.fill(run)
+        log, end, said = self.federation.path / "logs" / "server.log", time.monotonic() + 90, ""
+        offset = log.stat().st_size
+        while time.monotonic() < end and "No space left" not in said:
+            self.supervisor.tend()
+            self.watch.look()
+            said = log.read_text()[offset:]
+            time.sleep(0.2)
+        filler.unlink()
+        self.until(lambda s: s.get("phase") == "finished")
+        found = next((line.strip() for line in said.splitlines() if "No space left" in line), "")
+        self.row(
+            "full disk at the server", found and f"logs/server.log: {found[:80]}", self.rounds_done() == before + 1
+        )
 
     def restored_server(self) -> None:
+        """Four rounds back: more than sites can answer again from what they kept."""
         self.until(lambda s: not launch.server_lives(self.federation.run))
-        roll_back(self.federation, 12)
-        self.extend(13)
-        self.until(lambda s: s.get("phase") == "finished")
-        self.row("server rolled back four rounds", self.told("rollback"), self.line(13)["took_part"] == 3)
+        copy, done = self.place / "copy-of-run", self.rounds_done()
+        shutil.copytree(self.federation.run, copy)
+        self.one_more(4)
+        self.until(lambda s: not launch.server_lives(self.federation.run))
+        for path in self.federation.run.iterdir():
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+        shutil.copytree(copy, self.federation.run, dirs_exist_ok=True)
+        self.extend(done + 1)
+        self.until(lambda s: s.get("phase") == "failed")
+        said = self.told("stopped")
+        roll_back(self.federation, done)
+        line = self.one_more()
+        self.row("server restored from an older copy", said, line["took_part"] >= 3)
 
-    def wrong_clock(self) -> None:
+    def other_version(self) -> None:
+        self.supervisor.stop("site-d")
+        self.connect("site-d", NEWER)
+        line = self.one_more()
+        self.row("site with another version", self.told("refused", "site-d"), line["took_part"] >= 2)
+
+    def wrong_clock(self, skew: int, name: str) -> None:
         self.supervisor.stop("site-d")
         time.sleep(35)
-        self.connect("site-d", CLOCK)
-        log, end, said = self.loopback.homes["site-d"] / "logs" / "node.log", time.monotonic() + 60, ""
-        while time.monotonic() < end and "clock" not in said:
-            said = (log.read_text().splitlines() or [""])[-1]
+        log = self.loopback.homes["site-d"] / "logs" / "node.log"
+        offset = log.stat().st_size
+        self.connect("site-d", CLOCK.replace("SKEW", str(skew)))
+        end, said = time.monotonic() + 60, ""
+        while time.monotonic() < end and "the clock of this" not in said:
+            said = log.read_text()[offset:]
             time.sleep(0.5)
-        self.row("clock an hour ahead", said.partition("ERROR ")[2] if "clock" in said else "", True)
+        told = next((line for line in said.splitlines() if "the clock of this" in line), "")
+        self.row(name, told.partition("ERROR ")[2], True)
 
     def foreign_user(self) -> None:
         if os.getuid() != 0 or shutil.which("setpriv") is None:
@@ -324,14 +450,23 @@ class Drill:
         self.row("replayed answers", f"{len(codes)} sent again (HTTP {', '.join(names)}), none counted", not odd)
 
 
+def missing(line: dict[str, Any]) -> set[str]:
+    """Sites that did not take part in a round."""
+    sites = line["sites"]
+    return {name for what in ("missing", "absent", "busy", "refused") for name in sites[what]}
+
+
 def main() -> None:
     """Run all rows; exit code 1 if one does not hold."""
     began = time.monotonic()
     print("| fault or attack | detected and named | survived, nothing lost |\n| --- | --- | --- |", flush=True)
     with tempfile.TemporaryDirectory(prefix="chase-attacks-") as place:
         drill = Drill(Path(place))
-        drill.run()
-    bad = [name for name, detected, survived in drill.rows if "NO" in detected.split()[:1] or survived.startswith("NO")]
+        try:
+            drill.run()
+        finally:
+            drill.unmount()
+    bad = [name for name, detected, survived in drill.rows if detected == "NOT DETECTED" or survived.startswith("NO")]
     print(json.dumps({"rows": len(drill.rows), "failed": bad, "seconds": round(time.monotonic() - began)}))
     sys.exit(1 if bad else 0)
 

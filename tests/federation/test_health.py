@@ -6,19 +6,22 @@ import datetime
 from pathlib import Path
 
 import pytest
-from site_room.sites import tiny_settings, tiny_site
+from site_room.sites import first_order, now, play, tiny_settings, tiny_site
 from support import small_settings
 from typer.testing import CliRunner
 
 from chase.cli.main import app
-from chase.core.errors import FederationError
+from chase.core.errors import CheckpointError, FederationError
+from chase.core.messages import RoundOrder
 from chase.federation.diary import Diary
 from chase.federation.health import federation_problems, metrics_text, site_problems
 from chase.federation.ops import certificates, keys
 from chase.federation.overview import lateness, phase_now
 from chase.federation.rules import FederationDirectory, Rules
+from chase.home.inbox import Given
 from chase.run.record import Record
 from chase.site import turn
+from chase.site.place import Site
 
 
 @pytest.fixture
@@ -97,6 +100,54 @@ def test_flipped_bits_in_a_sample_are_found_named_at_the_site_and_refused_by_the
     assert turn.objections(site, settings, own) == [
         "1 samples are damaged at the site: `chase site health` there names them"
     ]
+
+
+def answer_all(site: Site) -> dict[int, int]:
+    """Somebody answers every open question; what was answered."""
+    given = {q["sample"]: q["sample"] % 2 for q in site.home.ledger.open_questions()}
+    anna = site.home.people.named("anna").id
+    for sample, label in given.items():
+        site.home.inbox.answer(Given(sample, label, anna, key=f"key-{sample}"))
+    return given
+
+
+def held(site: Site) -> dict[int, int]:
+    state = now(site)
+    return dict(zip(state.pools.labeled.tolist(), state.labels_of(state.pools.labeled).tolist(), strict=True))
+
+
+@pytest.mark.parametrize("how", ["older copy", "flipped bit"])
+def test_a_site_whose_state_is_older_or_damaged_takes_every_label_from_its_inbox(tmp_path: Path, how: str) -> None:
+    site, given = tiny_site(tmp_path / "home", 1, "page"), dict[int, int]()
+    for round in range(1, 6):
+        play(site, round)
+        given |= answer_all(site)
+    play(site, 6)
+    assert len(given) >= 6
+    assert given.items() <= held(site).items()
+    turns = now(site).turn
+    if how == "older copy":
+        with site.home.database.transaction() as db:  # what a copy of two turns ago had
+            db.execute("DELETE FROM turns WHERE version > (SELECT MIN(version) FROM turns)")
+    else:
+        for file in sorted((site.path / "state").iterdir())[1:]:
+            raw = bytearray(file.read_bytes())
+            raw[-1] ^= 1
+            file.write_bytes(raw)
+        with pytest.raises(CheckpointError, match="checksum"):
+            play(site, 7)
+        assert any("2 of the kept turns are damaged: run `chase site recover" in line for line in site_problems(site))
+        site.close()
+        done = CliRunner().invoke(app, ["site", "recover", str(site.path)])
+        assert (done.exit_code, done.stdout[:23]) == (0, "2 damaged turns removed")
+        site = Site(site.path)
+    assert now(site).turn < turns
+    assert not given.items() <= held(site).items()
+    settings = tiny_settings()
+    order = RoundOrder("run", 7, 0, first_order(site, settings).weights)
+    turn.take_turn(site, settings, 0, order, recover=how == "older copy")
+    assert given.items() <= held(site).items()
+    assert not given.keys() & {q["sample"] for q in site.home.ledger.open_questions()}  # nothing is asked twice
 
 
 def test_who_is_late_and_how_slow_is_told_by_site() -> None:

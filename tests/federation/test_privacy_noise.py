@@ -1,11 +1,13 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-from chase.federation.privacy import epsilon, noise_multiplier, private_weights, site_sigma
+from chase.core.errors import FederationError
+from chase.federation.privacy import Budget, epsilon, noise_multiplier, private_weights, site_sigma
 from chase.server.robust import change_norm
 
 START = {"w": np.zeros(20_000, dtype=np.float32), "n": np.array(7)}
@@ -36,6 +38,33 @@ def test_a_change_is_clipped_and_noised_and_counters_stay() -> None:
     assert np.array_equal(small["w"], START["w"] + np.float32(1e-4))
     noisy = private_weights(START, weights, 2.0, 0.5, np.random.default_rng(0))
     assert (noisy["w"] - quiet["w"]).std() == pytest.approx(0.5, rel=0.02)
+
+
+def test_releases_with_different_noise_add_up(tmp_path: Path) -> None:
+    """Equal shares by the formula: three rounds with z are one with z / sqrt(3)."""
+    account = Budget(tmp_path / "privacy.json", 8.0, 1e-5)
+    z = noise_multiplier(8.0, 3, 1e-5)
+    for round in (1, 2, 3):
+        assert account.plan("run", round, 4 - round) == pytest.approx(z, rel=2e-3)
+        assert account.plan("run", round, 99) == pytest.approx(z, rel=2e-3)  # the same release again
+        account = Budget(tmp_path / "privacy.json", 8.0, 1e-5)
+        assert account.spent == pytest.approx(epsilon(z, round, 1e-5), rel=5e-3)
+    with pytest.raises(FederationError, match="is spent"):
+        account.plan("run", 4, 1)
+
+
+def test_a_site_keeps_its_own_account_and_never_sends_a_round_with_two_kinds_of_noise(tmp_path: Path) -> None:
+    account, z = Budget(tmp_path / "privacy.json", 8.0, 1e-5), noise_multiplier(8.0, 2, 1e-5)
+    account.spend("run", 1, z)
+    account.spend("run", 1, z)
+    with pytest.raises(FederationError, match="other noise"):
+        account.spend("run", 1, 2 * z)
+    for bad in (0.0, -1.0, math.inf, math.nan, 0.1 * z):
+        with pytest.raises(FederationError, match="more than the dp_epsilon"):
+            Budget(tmp_path / "privacy.json", 8.0, 1e-5).spend("run", 2, bad)
+    account.spend("run", 2, z)
+    with pytest.raises(FederationError, match="more than the dp_epsilon"):
+        account.spend("another run", 1, z)
 
 
 def test_the_noise_of_the_quorum_adds_up() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +18,7 @@ from chase.federation.ops.setup import Loopback
 from chase.federation.rollback import roll_back
 from chase.federation.rules import Rules
 from chase.federation.run import run_federation
+from chase.federation.transport import SiteMessage
 from chase.run.checkpoint import Checkpoint
 from chase.run.metrics import Metrics
 from chase.run.record import Record
@@ -183,3 +186,85 @@ def test_a_site_that_lost_its_protection_by_a_change_of_rules_does_not_take_part
     assert metrics[-1]["took_part"] == 4
     assert any("secure: True -> False" in why for why in told(fed, "refused"))
     assert approval.accept(home) == ["secure: True -> False"]
+
+
+def test_a_run_that_is_made_longer_or_goes_back_still_keeps_its_promise(tmp_path: Path) -> None:
+    fed = federation(tmp_path / "fed", {"rounds": 2}, dp_epsilon=8.0, dp_clip=0.5)
+    first = run(fed, wire_of(fed))
+    assert 7.9 < first[-1]["dp_epsilon"] <= 8.0
+    record = Record.open(fed.federation.run)
+    record.keep(record.changed({"rounds": 4}))
+    with pytest.raises(FederationError, match="dp_epsilon = 8 is spent"):
+        run(fed, wire_of(fed))
+    roll_back(fed.federation, 1)
+    with pytest.raises(FederationError, match="dp_epsilon = 8 is spent"):
+        run(fed, wire_of(fed))
+
+
+def test_a_server_that_was_restored_from_an_older_copy_is_told_what_to_do(tmp_path: Path) -> None:
+    fed = federation(tmp_path / "fed", {"rounds": 1})
+    run(fed, wire_of(fed))
+    shutil.copytree(fed.federation.run, tmp_path / "copy")
+    record = Record.open(fed.federation.run)
+    record.keep(record.changed({"rounds": 6}))
+    before = run(fed, wire_of(fed))
+    shutil.rmtree(fed.federation.run)
+    shutil.copytree(tmp_path / "copy", fed.federation.run)
+    record = Record.open(fed.federation.run)
+    record.keep(record.changed({"rounds": 3}))
+    with pytest.raises(FederationError, match=r"later rounds than 2.*`chase federation rollback FED 1`"):
+        run(fed, wire_of(fed))
+    roll_back(fed.federation, 1)
+    metrics = run(fed, wire_of(fed))
+    assert [line["took_part"] for line in metrics] == [5, 5, 5]
+    assert metrics[-1]["labels"] > before[-1]["labels"]
+
+
+def test_one_site_that_says_it_is_ahead_does_not_stop_the_others(tmp_path: Path) -> None:
+    fed = federation(tmp_path / "fed", {"rounds": 1})
+    record = Record.open(fed.federation.run)
+    home = list(fed.homes.values())[1]
+    site = Site(home)
+    with site.home.database.transaction() as db:
+        db.execute("INSERT INTO turns VALUES (1, ?, 9, 'none', 'none', '{}')", (record.run,))
+    site.close()
+    metrics = run(fed, wire_of(fed))
+    assert metrics[0]["took_part"] == 4
+    assert any("site-b" in name for name in metrics[0]["sites"]["refused"]) or told(fed, "refused")
+
+
+def order_without(fed: Loopback, **changes: object) -> tuple[str, list[str]]:
+    """What a site answers to an order whose rules a server has changed behind its back, and the reasons it logs."""
+    wire = wire_of(fed)
+    sent: list[SiteMessage] = []
+    honest = wire.send
+
+    def send(letters):  # type: ignore[no-untyped-def]
+        changed = [
+            replace(x, header={**x.header, "rules": {**x.header["rules"], **changes}}) if x.kind == "turn" else x
+            for x in letters
+        ]
+        sent.extend(changed)
+        return honest(changed)
+
+    wire.send = send  # type: ignore[method-assign]
+    clock = Clock()
+
+    def sleep(seconds: float) -> None:
+        clock.sleep(seconds)
+        if clock.now > 200:
+            raise TimeoutError
+
+    with pytest.raises(TimeoutError):
+        run_federation(fed.federation, wire, clock, sleep)
+    return told(fed, "failed")[0], [x.kind for x in sent]
+
+
+@pytest.mark.parametrize("changes", [{"secure": False}, {"dp_epsilon": 0.0}, {"dp_clip": 1e6}])
+def test_an_order_under_other_rules_than_were_accepted_is_refused(tmp_path: Path, changes: dict) -> None:
+    rules = {"secure": True} if "secure" in changes else {"dp_epsilon": 8.0, "dp_clip": 0.5}
+    fed = federation(tmp_path / "fed", {"rounds": 1}, **rules)
+    why, kinds = order_without(fed, **changes)
+    assert why == "refused (AgreementError); the site's log says why"
+    assert "turn" in kinds
+    assert not list((next(iter(fed.homes.values())) / "state").glob("*"))

@@ -25,6 +25,7 @@ from chase.site.agreement import agreement_of
 from chase.site.place import Site
 
 NUMBER = 1
+OPEN = {"secure": False, "dp_epsilon": 0.0}
 METRICS = re.compile(
     r"turn|picks|ranked_picks|chance_picks|observed_ev_sum|observed_ev_count|train_loss|ev_sum|ev_count|labels|inferences|inferred_samples|seconds_[a-z]+|"
     r"pool_(labeled|unlabeled|asked|dormant|set_aside)"
@@ -40,7 +41,7 @@ def identity() -> None:
 def letter(site: Site, settings: Settings, kind: str, order: RoundOrder | None = None, **header: object) -> SiteMessage:
     agreed = agreement_of(settings, site.samples(), site.classes)
     text = agreed.to_json() if kind == "hello" else agreed.digest()
-    values = {"settings": sent_settings(settings), "agreement": text, "number": NUMBER, **header}
+    values = {"settings": sent_settings(settings), "agreement": text, "number": NUMBER, "rules": OPEN, **header}
     weights = first_order(site, settings).weights if kind == "tally" else None
     return SiteMessage(1, kind, values, order=order, weights=weights)
 

@@ -1,4 +1,4 @@
-"""``chase federation health | renew | rollback | metrics`` and ``chase site health | accept``: looking after them."""
+"""``chase federation health | renew | rollback | metrics``, ``chase site health | accept | recover``: maintenance."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ def register_federation(group: typer.Typer) -> None:
 def register_site(group: typer.Typer) -> None:
     """Add the sites' commands."""
     group.command("health", epilog="Example: chase site health home")(site_health)
+    group.command("recover", epilog="Example: chase site recover home")(recover)
     group.command("accept", epilog="Example: chase site accept home")(accept)
 
 
@@ -106,3 +107,14 @@ def accept(home: HomeArg) -> None:
 
     lines = approval.accept(Site(home).path)
     print("\n".join(f"accepted {line}" for line in lines) if lines else "nothing is proposed")
+
+
+def recover(home: HomeArg) -> None:
+    """Remove kept turns that are damaged and continue from the last good one; every answer in the inbox is kept."""
+    from chase.home.store import HomeStore
+    from chase.site.place import Site
+
+    site = Site(home)
+    with site.locked():
+        removed = HomeStore(site.home, site.start()).drop_damaged()
+    print(f"{removed} damaged turns removed; all answers are read again in the next turn" if removed else "no damage")

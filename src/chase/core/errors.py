@@ -38,6 +38,14 @@ class CheckpointError(ChaseError):
     """A saved state is damaged or of a format that this version does not read."""
 
 
+class AheadError(CheckpointError):
+    """An order is for a round that this client has left behind: the server was restored from an older copy."""
+
+    def __init__(self, done: int, asked: int) -> None:
+        super().__init__(f"round {done} of this run is done here, and a client cannot go back to {asked}")
+        self.done, self.asked = done, asked
+
+
 class UpdateError(ChaseError):
     """A client's update does not fit the model and is refused."""
 

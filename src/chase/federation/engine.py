@@ -23,7 +23,7 @@ from chase.core.weights import Weights
 from chase.data.resident import DataSet
 from chase.federation.diary import Diary
 from chase.federation.members import Members
-from chase.federation.privacy import epsilon, noise_multiplier, site_sigma
+from chase.federation.privacy import Budget, noise_multiplier
 from chase.federation.rounds import Rounds
 from chase.federation.rules import FederationDirectory, Rules
 from chase.federation.secure_engine import SecureSums
@@ -42,6 +42,10 @@ from chase.site.agreement import Agreement, agreement_of
 LOCAL = frozenset({"init_weights", "engine", "workers", "device", "log_to", "annotator", "page_client", "wait"})
 LOCAL |= DataSettings.model_fields.keys()
 """Settings that are each side's own business and are not sent."""
+
+
+PRIVACY = ("secure", "dp_epsilon", "dp_delta", "dp_clip")
+"""The rules that a site accepts together with the settings."""
 
 
 def sent_settings(settings: Settings) -> dict[str, Any]:
@@ -66,9 +70,8 @@ class FederationEngine:
         agreement = Agreement.from_json(read_text(federation.path / "agreement.json"))
         self.spec = spec_of(settings, agreement)
         self.data = server_data(federation, settings, agreement) if self._rules.at_server else None
-        self._header = {"settings": sent_settings(settings), "agreement": agreement.digest()}
-        offer = {"settings": sent_settings(settings), "agreement": agreement.to_json()}
-        offer["rules"] = {name: getattr(self._rules, name) for name in ("secure", "dp_epsilon", "dp_delta", "dp_clip")}
+        common = {"settings": sent_settings(settings), "rules": {n: getattr(self._rules, n) for n in PRIVACY}}
+        self._header, offer = common | {"agreement": agreement.digest()}, common | {"agreement": agreement.to_json()}
         self._members = Members(
             transport, lambda: federation.roster, offer, diary, clock, federation.secure, self._rules.at_once
         )
@@ -77,7 +80,9 @@ class FederationEngine:
         self._members.keep_turns = lambda turns: write_turns(federation.path, turns)
         self.checkpoint = saved_rounds(federation)
         self._sums = SecureSums(settings, self.spec, self._rules, self._members, self._rounds, diary)
-        self._noise = check_privacy(self._rules, settings)
+        check_privacy(self._rules, settings)
+        self._budget = Budget(federation.path / "privacy.json", self._rules.dp_epsilon, self._rules.dp_delta)
+        self._noise = 0.0
         self._round = 0
         self.notes: list[str] = []
 
@@ -99,6 +104,9 @@ class FederationEngine:
         """One turn of the sites that have an order, as far as the rules wait for them."""
         wanted = self._for_members(orders)
         self._round = next(iter(wanted.values())).round if wanted else self._round + 1
+        if self._rules.dp_epsilon and wanted:
+            run = next(iter(wanted.values())).run
+            self._noise = self._budget.plan(run, self._round, max(1, self._settings.rounds - self._round + 1))
         if self._rules.secure:
             self._sums.round = self._round
             result = self._sums.hold(wanted)
@@ -112,7 +120,7 @@ class FederationEngine:
         rules = self._rules
         if not rules.dp_epsilon:
             return {}
-        return {"dp_epsilon": epsilon(self._noise, self._round, rules.dp_delta), "dp_delta": rules.dp_delta}
+        return {"dp_epsilon": self._budget.spent, "dp_delta": rules.dp_delta}
 
     def _for_members(self, orders: Mapping[ClientId, RoundOrder]) -> dict[ClientId, RoundOrder]:
         """Orders for the sites on the list; one that was admitted beyond ``clients`` always takes part."""
@@ -125,12 +133,12 @@ class FederationEngine:
 
     def _order_header(self, client: ClientId) -> dict[str, object]:
         rules = self._rules
-        header = {**self._header, "number": client, "recover": client in self._members.behind}
+        header: dict[str, object] = {**self._header, "number": client, "recover": client in self._members.behind}
         if rules.secure:
-            header |= {"secure": True, "context": self._sums.context("turn")}
+            header["context"] = self._sums.context("turn")
         if rules.dp_epsilon:
             sites = self._rounds.quorum(len(self._federation.roster.active))
-            header["dp"] = {"clip": rules.dp_clip, "sigma": site_sigma(self._noise, rules.dp_clip, sites)}
+            header["dp"] = {"multiplier": self._noise, "sites": sites}
         return header
 
     def test_logits(self, weights: Weights) -> Tensor:
@@ -176,8 +184,8 @@ class FederationEngine:
         """Nothing to end: the sites stay."""
 
 
-def check_privacy(rules: Rules, settings: Settings) -> float:
-    """Refuse options that exclude each other; returns the noise multiplier of differential privacy, 0 without it."""
+def check_privacy(rules: Rules, settings: Settings) -> None:
+    """Refuse options that exclude each other, and a promise that no noise keeps."""
     if rules.secure and (settings.combine != "mean" or settings.client_weights == "shuffled"):
         raise FederationError("secure = true sums updates: combine must be mean, client_weights labelled or equal")
     if rules.dp_epsilon and settings.learner != "network":
@@ -191,10 +199,10 @@ def check_privacy(rules: Rules, settings: Settings) -> float:
     if (rules.secure or rules.dp_epsilon) and "loss_module" in settings.needs:
         raise FederationError("secure = true and dp_epsilon cover the weights alone: ll4al sends more, choose another")
     if not rules.dp_epsilon:
-        return 0.0
+        return
     if settings.client_weights != "equal":
         raise FederationError("dp_epsilon needs client_weights = equal: else a site's weight tells of its labels")
-    return noise_multiplier(rules.dp_epsilon, settings.rounds, rules.dp_delta)
+    noise_multiplier(rules.dp_epsilon, settings.rounds, rules.dp_delta)
 
 
 def saved_rounds(federation: FederationDirectory) -> Checkpoint:

@@ -12,6 +12,7 @@ from chase.federation.ops.certificates import AHEAD, days_left
 from chase.federation.ops.launch import server_lives
 from chase.federation.ops.processes import running
 from chase.federation.rules import FederationDirectory
+from chase.home.store import HomeStore
 from chase.run.record import Record
 from chase.site import approval
 from chase.site.contents import damaged
@@ -21,7 +22,6 @@ LEAST_SPACE = 1 << 30
 """Bytes that should be free on the disk."""
 QUIET = 60.0
 """Seconds beyond the deadline after which a state that does not change is stale."""
-LOG_QUIET = 120.0
 
 
 def _disk(path: Path) -> list[str]:
@@ -76,6 +76,9 @@ def site_problems(site: Site) -> list[str]:
     if spoiled:
         names = [site.held_out_names().get(s) or site.home.inbox.sample_name(s) or str(s) for s in spoiled[:5]]
         found.append(f"{len(spoiled)} samples are damaged ({', '.join(names)}): restore them from a backup")
+    broken = len(HomeStore(site.home, site.start()).damaged())
+    if broken:
+        found.append(f"{broken} of the kept turns are damaged: run `chase site recover {site.path}`")
     waiting = approval.proposed(site.path)
     if waiting:
         found.append(f"the server proposes other settings ({'; '.join(waiting)}): `chase site accept {site.path}`")

@@ -12,17 +12,24 @@ every round: no amplification by sampling is claimed. The sensitivity is ``dp_cl
 
 from __future__ import annotations
 
+import json
 import math
 from functools import cache
+from pathlib import Path
 
 import numpy as np
 
 from chase.core.errors import FederationError
+from chase.core.files import write_atomically
 from chase.core.weights import Array, Weights
 from chase.server.robust import change_norm, scaled_change
 
 ORDERS = (*(1 + x / 10 for x in range(1, 100)), *range(12, 64), 128, 256, 512)
 LARGEST_MULTIPLIER = 1e6
+LEAST_COST = 1e-9
+"""What is left of a promise when nothing is: a release with a multiplier of 30,000."""
+SLACK = 1e-3
+"""Share by which rounding may exceed a promise."""
 
 
 @cache
@@ -70,6 +77,65 @@ def private_weights(
         else:
             out[name] = start[name]
     return out
+
+
+class Budget:
+    """What has been spent of a promise (epsilon, delta), in a file: the server has one and every site its own.
+
+    The Rényi divergence of a Gaussian release with multiplier z is proportional to 1 / z^2, so releases add up to one
+    number, ``cost``, whatever their multipliers were: a run that is made longer or goes back adds to it. A release is a
+    pair of run and round; the same one again, with the same noise, costs nothing.
+    """
+
+    def __init__(self, path: Path, target: float, delta: float) -> None:
+        self._path, self._target, self._delta = path, target, delta
+        try:
+            body = json.loads(path.read_text(encoding="utf-8"))
+            self._cost, self._last = float(body["cost"]), (str(body["run"]), int(body["round"]))
+            self._multiplier = float(body["multiplier"])
+        except FileNotFoundError:
+            self._cost, self._last, self._multiplier = 0.0, ("", 0), 0.0
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise FederationError(f"{path} cannot be read, so nobody knows what privacy is left: {error}") from None
+
+    @property
+    def spent(self) -> float:
+        """Epsilon so far."""
+        return epsilon(self._cost**-0.5, 1, self._delta) if self._cost else 0.0
+
+    def plan(self, run: str, round: int, rounds: int) -> float:
+        """The noise multiplier of a release when so many are left, this one included; it counts as made."""
+        if (run, round) == self._last:
+            return self._multiplier
+        left = noise_multiplier(self._target, 1, self._delta) ** -2 - self._cost
+        if left <= LEAST_COST:
+            raise FederationError(
+                f"dp_epsilon = {self._target:g} is spent ({self.spent:.3g}): no further round can be held. Allow more, "
+                "if the sites accept it, or found a new federation"
+            )
+        multiplier = math.sqrt(rounds / left)
+        self._keep(run, round, multiplier)
+        return multiplier
+
+    def spend(self, run: str, round: int, multiplier: float) -> None:
+        """Count a release, or refuse it: it would spend too much, or is an earlier one with other noise."""
+        if (run, round) == self._last:
+            if multiplier != self._multiplier:
+                raise FederationError("the same round was asked for with other noise before: nothing is sent")
+            return
+        if not 0 < multiplier < math.inf or epsilon((self._cost + multiplier**-2) ** -0.5, 1, self._delta) > (
+            self._target * (1 + SLACK)
+        ):
+            raise FederationError(
+                f"this round would spend more than the dp_epsilon = {self._target:g} that this site accepted: "
+                "nothing is sent"
+            )
+        self._keep(run, round, multiplier)
+
+    def _keep(self, run: str, round: int, multiplier: float) -> None:
+        self._cost, self._last, self._multiplier = self._cost + multiplier**-2, (run, round), multiplier
+        body = {"cost": self._cost, "run": run, "round": round, "multiplier": multiplier}
+        write_atomically(self._path, json.dumps(body).encode())
 
 
 def site_sigma(multiplier: float, clip: float, sites: int) -> float:

@@ -29,7 +29,7 @@ from chase.federation.diary import Diary
 from chase.federation.members import AGAIN, Members
 from chase.federation.rules import Rules
 from chase.federation.secure_round import keys_of
-from chase.federation.transport import NodeId, Reply, SiteMessage, Tally, Ticket, Transport
+from chase.federation.transport import AHEAD, NodeId, Reply, SiteMessage, Tally, Ticket, Transport
 from chase.server.robust import bound_norms
 
 
@@ -113,6 +113,7 @@ class Rounds:
             due = self._due(wanted, outcome, quorum)
             self._order({c: wanted[c] for c in due})
             self._show(round, outcome)
+            self._notice_restored_server(outcome, len(wanted) - quorum, round)
             settled = len(outcome.updates) + len(outcome.refused)
             overdue = self.clock() - began >= self.rules.deadline
             waiting = due or any(self._awaited(round - o.order.round) for o in self.owed.values())
@@ -124,6 +125,15 @@ class Rounds:
             self.sleep(self.rules.poll)
         self._close(outcome, wanted, round)
         return outcome
+
+    def _notice_restored_server(self, outcome: RoundOutcome, spare: int, round: int) -> None:
+        """End the run where so many sites are ahead that the round cannot have its quorum."""
+        ahead = sorted(name for name, why in outcome.refused.items() if why.startswith(AHEAD))
+        if len(ahead) > spare:
+            raise FederationError(
+                f"{', '.join(ahead)} have done later rounds than {round}: the server was restored from an older copy. "
+                f"Run `chase federation rollback FED {round - 1}`, then run it again; the sites keep every label"
+            )
 
     def _awaited(self, age: int) -> bool:
         """Whether an answer to an order of so many rounds ago would still be used now."""

@@ -18,9 +18,9 @@ import numpy as np
 
 from chase.core.errors import FederationError
 from chase.core.files import write_atomically
-from chase.core.messages import ClientId, ClientUpdate
+from chase.core.messages import ClientId, ClientUpdate, RoundOrder
 from chase.core.weights import Array, Weights
-from chase.federation.privacy import private_weights
+from chase.federation.privacy import Budget, private_weights, site_sigma
 from chase.federation.secure_sum import Party, PublicKeys, Words
 from chase.site.place import Site
 
@@ -35,11 +35,21 @@ def noise_of(site: Site, run: str, round: int) -> np.random.Generator:
     return np.random.Generator(np.random.Philox(np.random.SeedSequence(seed)))
 
 
-def with_noise(site: Site, update: ClientUpdate, run: str, origin: Weights, asked: Mapping[str, Any]) -> Weights:
-    """The weights as they leave the site under differential privacy."""
-    return private_weights(
-        origin, update.weights, float(asked["clip"]), float(asked["sigma"]), noise_of(site, run, update.round)
-    )
+def with_noise(
+    site: Site, update: ClientUpdate, order: RoundOrder, rules: Mapping[str, Any], asked: Mapping[str, Any]
+) -> Weights:
+    """The weights as they leave the site under differential privacy; the site keeps its own account of what is spent.
+
+    ``rules`` are those that the site accepted, ``asked`` is the noise of this round: a multiplier, and how many sites
+    at least share it.
+    """
+    multiplier, sites, clip = float(asked["multiplier"]), int(asked["sites"]), float(rules["dp_clip"])
+    if sites < 1:
+        raise FederationError("noise that no site shares cannot be asked for")
+    account = Budget(site.path / "privacy.json", float(rules["dp_epsilon"]), float(rules["dp_delta"]))
+    account.spend(order.run, order.round, multiplier)
+    noise = noise_of(site, f"{order.run} {sites}", order.round)
+    return private_weights(order.origin, update.weights, clip, site_sigma(multiplier, clip, sites), noise)
 
 
 JOBS = ("turn", "tally")

@@ -13,6 +13,8 @@ from typing import Any, Protocol
 from chase.core.messages import ClientUpdate, RoundOrder
 from chase.core.weights import Weights
 
+AHEAD = "ahead of the server"
+"""How the error of a site begins that has done a later round than it is asked for."""
 Ticket = str
 NodeId = int
 

@@ -17,12 +17,20 @@ import numpy as np
 from flwr.app import Message, RecordDict
 
 from chase import __version__
-from chase.core.errors import AgreementError, ChaseError, ClientError, SettingsError, TrainingError, UpdateError
+from chase.core.errors import (
+    AgreementError,
+    AheadError,
+    ChaseError,
+    ClientError,
+    SettingsError,
+    TrainingError,
+    UpdateError,
+)
 from chase.core.messages import ClientUpdate
 from chase.federation.secure_site import SecureSite, with_noise
 from chase.federation.secure_sum import Words, encode
 from chase.federation.secure_vector import vector_for
-from chase.federation.transport import Hello, Tally
+from chase.federation.transport import AHEAD, Hello, Tally
 from chase.flower import codec
 from chase.settings import Settings, from_mapping
 from chase.site import approval, turn
@@ -46,12 +54,15 @@ def answer(message: Message, home: Path) -> Message:
             site.close()
     except Exception as error:  # the boundary: text of an error may name samples and must not leave the site
         LOG.error("the message failed:\n%s", traceback.format_exc())
-        content = codec.pack_failure(harmless(error), not isinstance(error.__cause__, TrainingError))
+        in_vain = isinstance(error, AheadError) or isinstance(error.__cause__, TrainingError)
+        content = codec.pack_failure(harmless(error), not in_vain)
     return Message(content, reply_to=message)
 
 
 def harmless(error: Exception) -> str:
     """What the server may know of an error: its kind and the stage, not its text."""
+    if isinstance(error, AheadError):
+        return f"{AHEAD}: it has done round {error.done} and is asked for round {error.asked}"
     if isinstance(error, ClientError):
         cause = type(error.__cause__).__name__ if error.__cause__ is not None else "error"
         return f"{error.stage} failed ({cause}); the site's log says why"
@@ -80,16 +91,26 @@ def hello(site: Site, records: RecordDict) -> RecordDict:
     return codec.pack_hello(Hello(site.card.name, tuple(objections), *turn.sizes(site)))
 
 
+def accepted(site: Site, header: dict[str, Any]) -> dict[str, Any]:
+    """The privacy rules of an order; one under settings or rules that the site's people did not accept is refused."""
+    rules: dict[str, Any] = header["rules"]
+    changed = approval.changes(site.path, header["settings"] | rules)
+    if changed:
+        raise AgreementError(f"settings that nobody here has accepted (`chase site accept`): {'; '.join(changed)}")
+    return rules
+
+
 def take_turn(site: Site, records: RecordDict) -> RecordDict:
     """A turn."""
     header = codec.header_of(records)
     settings = settings_of(header)
     turn.check_agreement(site, settings, header["agreement"])
+    rules = accepted(site, header)
     order, recover = codec.order_of(records, header), bool(header.get("recover"))
     update = turn.take_turn(site, settings, int(header["number"]), order, recover)
-    if header.get("dp"):
-        update = replace(update, weights=with_noise(site, update, order.run, order.origin, header["dp"]))
-    if header.get("secure"):
+    if rules["dp_epsilon"]:
+        update = replace(update, weights=with_noise(site, update, order, rules, header["dp"]))
+    if rules["secure"]:
         words = vector_for(settings, turn.spec_of(site, settings), order).words(update)
         return _keys(site, "turn", header, order.round, words, update.metrics["turn"])
     return codec.pack_update(update, turn.agreed_metrics(update))
@@ -119,8 +140,9 @@ def tally(site: Site, records: RecordDict) -> RecordDict:
     header = codec.header_of(records)
     settings = settings_of(header)
     turn.check_agreement(site, settings, header["agreement"])
+    rules = accepted(site, header)
     found = turn.tally(site, settings, codec.take_arrays(records, "weights"))
-    if header.get("secure"):
+    if rules["secure"]:
         words = encode(np.array(found, dtype=np.float64))
         return _keys(site, "tally", header, int(header["of"]), words, turn.turns(site))
     return codec.pack_tally(Tally(*found))

@@ -20,7 +20,7 @@ import torch
 from chase.annotation.annotator import Answer, Question
 from chase.client.state import ClientState
 from chase.client.turn import Turn, open_questions
-from chase.core.errors import CheckpointError, LabelError
+from chase.core.errors import AheadError, CheckpointError, LabelError
 from chase.core.messages import ClientUpdate
 from chase.core.weights import Array, part_of, prefixed, read, to_bytes
 from chase.data.resident import Column, Kind, Samples
@@ -79,7 +79,7 @@ class HomeStore:
         if row is not None:
             return _turn_from(self._arrays(row), json.loads(row["body"]))
         if last is not None and last > round:
-            raise CheckpointError(f"{self.home.path} has done round {last} of this run and cannot go back to {round}")
+            raise AheadError(int(last), round)
         return None
 
     def load(self) -> ClientState:
@@ -132,6 +132,31 @@ class HomeStore:
                     (name, sha, json.dumps(body), row["version"]),
                 )
         return bool(rows)
+
+    def damaged(self) -> list[int]:
+        """The versions of kept turns whose files are damaged or gone."""
+        found = []
+        with self.home.database.reading() as db:
+            rows = db.execute("SELECT * FROM turns ORDER BY version").fetchall()
+        for row in rows:
+            try:
+                self._arrays(row)
+            except CheckpointError:
+                found.append(int(row["version"]))
+        return found
+
+    def drop_damaged(self) -> int:
+        """Remove damaged turns: the site continues from the one before, and reads every answer of its inbox once more.
+
+        Returns how many were removed.
+        """
+        versions = self.damaged()
+        with self.home.database.transaction() as db:
+            db.executemany("DELETE FROM turns WHERE version = ?", [(version,) for version in versions])
+            if versions:
+                self.home.inbox.set_taken(0)
+        self.sweep()
+        return len(versions)
 
     def sweep(self) -> None:
         """Remove the files that no kept turn names; to be called after the transaction of ``amend``."""

@@ -14,6 +14,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 
 from chase import __version__
@@ -284,12 +285,14 @@ class Watch:
         return phase
 
     def _begin_again(self) -> None:
-        if self._wait == self._patience:
-            Diary(self._federation.run).note(0, "server gone", why="a new Flower run goes on from the last checkpoint")
+        diary = Diary(self._federation.run)
         try:
+            if self._wait == self._patience:
+                diary.note(0, "server gone", why="a new Flower run continues from the last checkpoint")
             self.begin()
         except Hopeless:
             raise
-        except FederationError as error:
-            Diary(self._federation.run).note(0, "not submitted", why=str(error))
+        except (FederationError, OSError) as error:
             self._seen, self._since, self._wait = False, time.monotonic(), AGAIN
+            with suppress(OSError):  # a full disk: there is nowhere to say so
+                diary.note(0, "not submitted", why=str(error))
