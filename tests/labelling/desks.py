@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -35,12 +36,20 @@ class Desk:
         self.requests: list[str] = []
         self.troubles: list[str] = []
 
-    def sit(self, name: str = "anna", script: str = "", route: tuple[str, float] | None = None, **options: Any) -> Page:
+    def sit(
+        self,
+        name: str = "anna",
+        script: str = "",
+        route: tuple[str, float] | None = None,
+        before: Callable[[Page], None] = lambda page: None,
+        **options: Any,
+    ) -> Page:
         """Open the annotator's link and wait for the first sample; ``route`` makes some requests late by seconds."""
         context = self._chromium.new_context(**{"viewport": {"width": 1100, "height": 720}, **options})
         self.contexts.append(context)
         page = context.new_page()
         page.set_default_timeout(15_000)
+        before(page)
         if script:
             page.add_init_script(script)
         if route is not None:

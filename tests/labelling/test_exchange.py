@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from chase.cli.main import app
 from chase.core.errors import LabelError
-from chase.home import exchange
+from chase.home import exchange, label_studio
 from chase.home.home import Home
 from chase.home.inbox import Given
 from chase.home.views import HomeView
@@ -48,7 +48,7 @@ def test_what_goes_out_comes_in_again_elsewhere(home: Home, tmp_path: Path, form
     lines = (
         exchange.read_csv(exchange.to_csv(home))
         if form == "csv"
-        else exchange.read_label_studio(exchange.to_label_studio(home, HomeView(home)))
+        else label_studio.read_label_studio(label_studio.to_label_studio(home, HomeView(home)))
     )
     assert exchange.take_in(twin, lines).accepted == 3
     keep = ("sample", "label", "reason", "annotator", "seconds")
@@ -60,7 +60,7 @@ def test_what_goes_out_comes_in_again_elsewhere(home: Home, tmp_path: Path, form
 
 
 def test_label_studio_tasks_carry_sample_annotation_and_prediction(home: Home) -> None:
-    tasks = json.loads(exchange.to_label_studio(home, HomeView(home)))
+    tasks = json.loads(label_studio.to_label_studio(home, HomeView(home)))
     labelled, skipped = tasks[1], tasks[2]
     assert labelled["data"]["image"].startswith("data:image/png;base64,")
     assert labelled["data"]["sample"] == 5
@@ -72,13 +72,13 @@ def test_label_studio_tasks_carry_sample_annotation_and_prediction(home: Home) -
     (prediction,) = labelled["predictions"]
     assert (prediction["score"], prediction["result"][0]["value"]) == (0.625, {"choices": ["cat"]})
     assert skipped["annotations"][0]["was_cancelled"]
-    waiting = json.loads(exchange.to_label_studio(home, HomeView(home), waiting=True))
+    waiting = json.loads(label_studio.to_label_studio(home, HomeView(home), waiting=True))
     assert [task["data"]["sample"] for task in waiting] == [7, 8]
     assert all("annotations" not in task for task in waiting)
 
 
 def test_the_interface_names_every_class_and_quotes_what_xml_needs(tmp_path: Path) -> None:
-    config = exchange.label_studio_config(text_home(tmp_path / "home", ["ab"], ("a&b", 'say "x"', "<c>")))
+    config = label_studio.label_studio_config(text_home(tmp_path / "home", ["ab"], ("a&b", 'say "x"', "<c>")))
     assert '<Text name="sample" value="$text"/>' in config
     assert "&amp;" in config
     assert "&lt;c&gt;" in config
@@ -96,7 +96,7 @@ def test_label_studio_s_own_exports_come_in(home: Home) -> None:
         task(8, None, 12),
         {"id": 3, "data": {"sample": 9}, "annotations": []},
     ]
-    assert exchange.take_in(home, exchange.read_label_studio(json.dumps(tasks))).accepted == 2
+    assert exchange.take_in(home, label_studio.read_label_studio(json.dumps(tasks))).accepted == 2
     found = {line["sample"]: line for line in home.ledger.labels()}
     assert (found[7]["label"], found[7]["annotator"], found[7]["seconds"]) == (0, "kim@example.org", 3)
     assert (found[8]["reason"], found[8]["annotator"]) == ("cannot tell", "Label Studio user 12")
@@ -155,7 +155,7 @@ def test_of_classes_with_the_same_name_the_number_decides(tmp_path: Path) -> Non
 )
 def test_json_that_is_no_label_studio_file_is_refused(text: str) -> None:
     with pytest.raises(LabelError):
-        exchange.read_label_studio(text)
+        label_studio.read_label_studio(text)
 
 
 def test_the_commands(home: Home, tmp_path: Path) -> None:

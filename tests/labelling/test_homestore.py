@@ -93,6 +93,54 @@ def test_a_repeated_order_is_answered_from_what_was_committed(home: Home) -> Non
     assert later.state.labels_spent == 1
 
 
+def disagree_about_the_first(home: Home, annotator: int) -> None:
+    """Answers to the four open questions: what the model is sure of, but for the first."""
+    thought, said = (0, 1, 2, 0), (2, 1, 2, 0)
+    for question, top, label in zip(home.ledger.open_questions(), thought, said, strict=True):
+        with home.database.transaction() as db:
+            db.execute(
+                "UPDATE questions SET thoughts = ? WHERE id = ?",
+                (f"[[{top}, 0.96], [{(top + 1) % 3}, 0.02]]", question["id"]),
+            )
+        home.inbox.answer(Given(question["sample"], label, annotator))
+
+
+def test_second_opinions_are_asked_for_at_the_end_of_a_turn(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    anna, ben = (home.people.named(name).id for name in ("anna", "ben"))
+    client = client_of(home)
+    client.take_turn(order(1))
+    client.take_turn(order(2))
+    first = [q["sample"] for q in home.ledger.open_questions()]
+    disagree_about_the_first(home, anna)
+    home.policies.change({"second_opinions": 3})
+    # An untrained model is less certain of new samples than of any label; here it is to be surer of them.
+    monkeypatch.setattr("chase.home.again._least_certain", lambda *given: 0.5)
+    client_of(home).take_turn(order(3))
+    with home.database.reading() as db:
+        again = db.execute("SELECT id, sample FROM questions WHERE strategy = 'second opinion'").fetchall()
+        fresh = db.execute("SELECT MIN(id) FROM questions WHERE round = 3 AND strategy = 'random'").fetchone()[0]
+    assert [row["sample"] for row in again] == first[:1], "only the label that model and people disagree about"
+    assert again[0]["id"] < fresh, "before the new ones"
+    assert home.inbox.next_for(ben, 1)[0]["sample"] == first[0]
+    assert first[0] not in [q["sample"] for q in home.inbox.next_for(anna, 9)]
+    client_of(home).take_turn(order(4))
+    with home.database.reading() as db:
+        count = db.execute("SELECT COUNT(*) FROM questions WHERE strategy = 'second opinion'").fetchone()[0]
+    assert count == 1, "asked once, and still open"
+    assert "again" in [line["what"] for line in home.audit.lines()]
+
+
+def test_nobody_is_asked_again_where_nobody_else_is_there(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    anna = home.people.named("anna").id
+    home.policies.change({"second_opinions": 3})
+    client_of(home).take_turn(order(1))
+    client_of(home).take_turn(order(2))
+    disagree_about_the_first(home, anna)
+    monkeypatch.setattr("chase.home.again._least_certain", lambda *given: 0.5)
+    client_of(home).take_turn(order(3))
+    assert "again" not in [line["what"] for line in home.audit.lines()]
+
+
 def test_an_interrupted_turn_leaves_no_trace(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     client, anna = client_of(home), home.people.named("anna").id
     client.take_turn(order(1))

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from chase.annotation.opinions import Opinion, dawid_skene, numbered, outcome
 from chase.cli.main import app
 from chase.core.errors import LabelError
-from chase.home import exchange
+from chase.home import exchange, label_studio
 from chase.home.again import ask_again, doubtful
 from chase.home.agreement import agreement, cohen_kappa, krippendorff_alpha
 from chase.home.guide import Guide, blocks
@@ -381,7 +381,7 @@ def test_imported_answers_belong_to_who_made_them_and_when(home: Home) -> None:
             ],
         }
     ]
-    outcome = exchange.take_in(home, exchange.read_label_studio(json.dumps(tasks)))
+    outcome = exchange.take_in(home, label_studio.read_label_studio(json.dumps(tasks)))
     assert (outcome.accepted, outcome.refused) == (2, [])
     lines = home.ledger.answers()
     assert [(a["annotator"], a["label"], a["saw_model"]) for a in lines[-2:]] == [
@@ -391,7 +391,7 @@ def test_imported_answers_belong_to_who_made_them_and_when(home: Home) -> None:
     assert exchange.stamp(lines[-1]["answered_at"]).startswith("2026-01-03")
     assert label_of(home, 5) is None
     assert [r["why"] for r in home.inbox.verdicts.reviews()] == ["conflict"]
-    again = exchange.take_in(home, exchange.read_label_studio(json.dumps(tasks)))
+    again = exchange.take_in(home, label_studio.read_label_studio(json.dumps(tasks)))
     assert (again.accepted, again.unchanged) == (0, 2), "repeatable"
 
 

@@ -10,8 +10,9 @@ import typer
 from typer.core import TyperGroup
 
 from chase.cli import team
+from chase.cli.label_sync import sync_labels
 from chase.core.errors import LabelError
-from chase.home import exchange
+from chase.home import exchange, label_studio
 from chase.home.home import Home, write_durably
 from chase.home.page import serving
 from chase.home.views import HomeView
@@ -44,6 +45,7 @@ def register(app: typer.Typer) -> None:
     group.command("serve", epilog="Example: chase label runs/demo/home -a anna -a ben")(serve)
     group.command("export", epilog="Example: chase label export runs/demo/home -o labels.csv")(export)
     group.command("import", epilog="Example: chase label import runs/demo/home labels.csv --revise")(import_labels)
+    group.command("sync", epilog="Example: chase label sync runs/demo/home --url http://localhost:8080")(sync_labels)
     group.command("link", epilog="Example: chase label link runs/demo/home -a ben")(link)
     group.command("revoke", epilog="Example: chase label revoke runs/demo/home -a ben")(revoke)
     team.register(group)
@@ -115,9 +117,9 @@ def export(
     if form == "csv":
         text = exchange.to_csv(opened, waiting, answers)
     elif form == "label-studio":
-        text = exchange.to_label_studio(opened, HomeView(opened), waiting)
+        text = label_studio.to_label_studio(opened, HomeView(opened), waiting)
     else:
-        text = exchange.label_studio_config(opened)
+        text = label_studio.label_studio_config(opened)
     if out is None:
         print(text, end="")
     else:
@@ -137,7 +139,7 @@ def import_labels(
         text = file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise LabelError(f"cannot read {file}: {error}") from None
-    lines = exchange.read_label_studio(text) if file.suffix.lower() == ".json" else exchange.read_csv(text)
+    lines = label_studio.read_label_studio(text) if file.suffix.lower() == ".json" else exchange.read_csv(text)
     outcome = exchange.take_in(opened, lines, annotator, revise, keep_good)
     for refused in outcome.refused:
         print(f"refused: {refused}")

@@ -1,28 +1,23 @@
-"""Labels as files: CSV, and Label Studio's task and annotation JSON, out and in.
+"""Labels as files: CSV out and in, and the one way in for all labels from elsewhere (``take_in``).
 
 What comes in passes the inbox's door like an answer on the page: a known sample, a known class, not
-answered already. A file is taken in whole or, asked so, without the lines that the door refuses. Label
-Studio refuses annotators it does not know, so our files name the annotator in a task's data instead of
-``completed_by``.
+answered already. A file is imported completely or, on request, without the lines that the door refuses.
 """
 
 from __future__ import annotations
 
-import base64
 import csv
 import io
-import json
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
-from xml.sax.saxutils import quoteattr
 
 from chase.core.errors import LabelError
 from chase.home.home import Home
-from chase.home.inbox import SKIPS, AnswerRefused, Given
-from chase.home.views import SampleView
+from chase.home.inbox import AnswerRefused, Given
+from chase.home.people import Person
 
 COLUMNS = (
     "sample",
@@ -78,64 +73,6 @@ def to_csv(home: Home, waiting: bool = False, answers: bool = False) -> str:
         filled = row | {"class": name, "answered_at": stamp(row.get("answered_at"))}
         writer.writerow({key: neutral(value) for key, value in filled.items()})
     return file.getvalue()
-
-
-def to_label_studio(home: Home, view: SampleView, waiting: bool = False) -> str:
-    """Label Studio tasks with samples inside; answers as annotations, the model's thought as predictions."""
-    rows = home.ledger.open_questions() if waiting else home.ledger.labels()
-    return json.dumps([_task(home, view, row) for row in rows], indent=1, ensure_ascii=False)
-
-
-def _task(home: Home, view: SampleView, row: dict[str, Any]) -> dict[str, Any]:
-    keep = ("sample", "name", "round", "turn", "strategy", "ev", "score", "annotator", "reason", "source", "saw_model")
-    data = {key: row[key] for key in keep if row.get(key) not in (None, "")}
-    shown = view.show(row["sample"])
-    if shown.media.startswith("text/"):
-        data["text"] = shown.body.decode()
-    else:
-        data["image"] = f"data:{shown.media};base64,{base64.b64encode(shown.body).decode()}"
-    task: dict[str, Any] = {"id": row["sample"], "data": data}
-    thoughts = json.loads(row.get("thoughts") or "[]")
-    if thoughts:
-        best, chance = thoughts[0]
-        task["predictions"] = [
-            {
-                "model_version": f"round {row['round']}",
-                "score": chance,
-                "result": [_choice(home, best)],
-            }
-        ]
-    if "answer" in row:
-        task["annotations"] = [
-            {
-                "id": row["answer"],
-                "result": [] if row["label"] is None else [_choice(home, row["label"])],
-                "was_cancelled": row["label"] is None,
-                "lead_time": row["seconds"],
-                "created_at": stamp(row["answered_at"]),
-            }
-        ]
-    return task
-
-
-def _choice(home: Home, label: int) -> dict[str, Any]:
-    return {
-        "from_name": "label",
-        "to_name": "sample",
-        "type": "choices",
-        "value": {"choices": [home.card.classes[label]]},
-    }
-
-
-def label_studio_config(home: Home) -> str:
-    """The labelling interface that our Label Studio files fit."""
-    tag, value = ("Image", "$image") if home.card.kind == "image" else ("Text", "$text")
-    choices = "\n".join(f"    <Choice value={quoteattr(name)}/>" for name in home.card.classes)
-    return (
-        f'<View>\n  <{tag} name="sample" value="{value}"/>\n'
-        f'  <Choices name="label" toName="sample" choice="single" showInline="true">\n{choices}\n'
-        "  </Choices>\n</View>\n"
-    )
 
 
 @dataclass(frozen=True)
@@ -197,57 +134,14 @@ def _csv_lines(reader: csv.DictReader[str]) -> list[Line]:
                 cell.get("class", ""),
                 cell.get("reason", "").strip(),
                 cell.get("annotator", "").strip(),
-                _number(cell.get("seconds", "")),
-                _moment(cell.get("answered_at", "")),
+                number(cell.get("seconds", "")),
+                moment(cell.get("answered_at", "")),
                 cell.get("saw_model", "").strip() in ("1", "true", "True"),
                 cell.get("unsure", "").strip() in ("1", "true", "True"),
                 cell.get("comment", ""),
             )
         )
     return lines
-
-
-def read_label_studio(text: str) -> list[Line]:
-    """Every annotation of each task of a Label Studio JSON export, oldest first; tasks without any are skipped."""
-    try:
-        tasks = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise LabelError(f"the file is not JSON: {error}") from None
-    if not isinstance(tasks, list):
-        raise LabelError("a Label Studio file is a JSON list of tasks")
-    lines = []
-    for place, task in enumerate(tasks, 1):
-        where = f"task {place}"
-        try:
-            data, annotations = task["data"], task.get("annotations") or []
-            told = [one for one in annotations if one.get("result") or one.get("was_cancelled")] or annotations[-1:]
-            lines += sorted((_annotated(where, data, one) for one in told), key=lambda line: line.answered_at or 0.0)
-        except (KeyError, TypeError, AttributeError, IndexError) as error:
-            raise LabelError(f"{where} is not a Label Studio task: {type(error).__name__} {error}") from None
-    return lines
-
-
-def _annotated(where: str, data: dict[str, Any], annotation: dict[str, Any]) -> Line:
-    sample = data.get("sample")
-    by = annotation.get("completed_by")
-    if isinstance(by, dict):
-        by = by.get("email") or by.get("id")
-    if isinstance(by, int):
-        by = f"Label Studio user {by}"
-    chosen = [r["value"]["choices"][0] for r in annotation.get("result") or [] if r.get("type") == "choices"]
-    skipped = bool(annotation.get("was_cancelled")) or not chosen
-    reason = data.get("reason") if data.get("reason") in SKIPS else SKIPS[0]
-    return Line(
-        where,
-        sample if isinstance(sample, int) else None,
-        str(data.get("name", "")),
-        class_name="" if skipped else str(chosen[0]),
-        reason=str(reason) if skipped else "",
-        annotator=str(by or data.get("annotator") or ""),
-        seconds=_number(annotation.get("lead_time")),
-        answered_at=_moment(str(annotation.get("updated_at") or annotation.get("created_at") or "")),
-        saw_model=bool(data.get("saw_model")) or annotation.get("parent_prediction") is not None,
-    )
 
 
 def _whole(text: str, where: str, column: str) -> int | None:
@@ -259,7 +153,8 @@ def _whole(text: str, where: str, column: str) -> int | None:
         raise LabelError(f"{where}: '{column}' must be a whole number, not '{text}'") from None
 
 
-def _number(value: Any) -> float | None:
+def number(value: Any) -> float | None:
+    """A number of 0 or more, None for anything else."""
     try:
         found = float(value)
     except (TypeError, ValueError):
@@ -267,7 +162,8 @@ def _number(value: Any) -> float | None:
     return found if math.isfinite(found) and found >= 0 else None
 
 
-def _moment(text: str) -> float | None:
+def moment(text: str) -> float | None:
+    """Seconds since 1970 of an ISO 8601 moment, None for anything else."""
     try:
         return datetime.fromisoformat(text.strip()).timestamp()
     except (ValueError, OverflowError):
@@ -275,30 +171,55 @@ def _moment(text: str) -> float | None:
 
 
 def take_in(
-    home: Home, lines: Sequence[Line], annotator: str = "", revise: bool = False, keep_good: bool = False
+    home: Home,
+    lines: Sequence[Line],
+    annotator: str = "",
+    revise: bool = False,
+    keep_good: bool = False,
+    merge: bool = False,
 ) -> ImportResult:
     """Import the lines of a file through the door; all of them, or with ``keep_good`` those that fit.
 
-    Several lines of different people for one sample are several answers.
+    Several lines of different people for one sample are several answers. With ``merge`` every line is the opinion of
+    its author beside all others: it replaces what the author said earlier and nothing else, and lines that were
+    imported before change nothing.
     """
     outcome = ImportResult()
     here: dict[int, set[int]] = {}
     with home.database.transaction():
         for line in lines:
             try:
-                given = _given(home, line, annotator, revise, here)
+                who = home.people.named(annotator or line.annotator or "import")
+                given = _opinion(home, line, who) if merge else _given(home, line, who, revise, here)
                 if given is None:
                     outcome.unchanged += 1
                 else:
-                    home.inbox.answer(given)
+                    _answer(home, given, who)
                     outcome.accepted += 1
             except AnswerRefused as refused:
                 outcome.refused.append(f"{line.where}: {refused}")
         if outcome.refused and not keep_good:
             raise LabelError(_sentence(outcome.refused))
-        if outcome.accepted:
-            home.audit.note(annotator or "import", "import", accepted=outcome.accepted, revise=revise)
     return outcome
+
+
+def _answer(home: Home, given: Given, who: Person) -> None:
+    """Through the door, with a line in the audit log."""
+    before = home.inbox.current(given.sample)
+    number = home.inbox.answer(given)
+    home.audit.note(
+        who.name,
+        "import",
+        given.sample,
+        answer=number,
+        label=given.label,
+        reason=given.reason,
+        unsure=given.unsure,
+        comment=given.comment,
+        saw_model=given.saw_model,
+        answered_at=stamp(given.answered_at),
+        label_before=None if before is None else before["label"],
+    )
 
 
 def _sentence(refused: list[str]) -> str:
@@ -306,11 +227,22 @@ def _sentence(refused: list[str]) -> str:
     return f"nothing was imported, for {'; '.join(refused[:3])}{more} (--keep-good imports the rest)"
 
 
-def _given(home: Home, line: Line, annotator: str, revise: bool, here: dict[int, set[int]]) -> Given | None:
+def _opinion(home: Home, line: Line, who: Person) -> Given | None:
+    """The line as one person's opinion; None if they have said so, or something else later."""
+    sample, label = find_sample(home, line), find_label(home.card.classes, line)
+    opinions = home.inbox.verdicts.opinions(sample)
+    mine = next((one for one in reversed(opinions) if one.annotator == who.id), None)
+    if mine is not None:
+        later = home.ledger.answered_at(mine.answer) >= (line.answered_at or 0.0)
+        if later or (mine.label, mine.reason) == (label, "" if label is not None else line.reason):
+            return None
+    return _from(line, sample, label, who, revise=mine is not None, another=mine is None)
+
+
+def _given(home: Home, line: Line, who: Person, revise: bool, here: dict[int, set[int]]) -> Given | None:
     """The line as an answer; None if it says what is in force already. ``here``: who spoke of what in this file."""
     sample = find_sample(home, line)
     label = find_label(home.card.classes, line)
-    who = home.people.named(annotator or line.annotator or "import")
     others = here.setdefault(sample, set())
     opinions = home.inbox.verdicts.opinions(sample)
     mine = next((one for one in reversed(opinions) if one.annotator == who.id), None)
@@ -321,17 +253,20 @@ def _given(home: Home, line: Line, annotator: str, revise: bool, here: dict[int,
     others.add(who.id)
     if said or (same and first):
         return None
-    reason = line.reason if label is None else ""
+    return _from(line, sample, label, who, revise=(revise and first) or again, another=not first)
+
+
+def _from(line: Line, sample: int, label: int | None, who: Person, revise: bool, another: bool) -> Given:
     return Given(
         sample,
         label,
         who.id,
-        reason,
+        line.reason if label is None else "",
         line.seconds,
         "import",
-        revise=(revise and first) or again,
+        revise=revise,
         answered_at=line.answered_at,
-        another=not first,
+        another=another,
         saw_model=line.saw_model,
         unsure=line.unsure,
         comment=line.comment,

@@ -117,6 +117,11 @@ class Ledger:
                 dict(row) for row in db.execute(ANSWERS + NEWEST + " AND q.gold_for IS NULL ORDER BY a.sample, a.id")
             ]
 
+    def answered_at(self, answer: int) -> float:
+        """When an answer was given."""
+        with self._database.reading() as db:
+            return float(db.execute("SELECT answered_at FROM answers WHERE id = ?", (answer,)).fetchone()[0])
+
     def votes(self) -> list[tuple[int, str, int]]:
         """(sample, annotator, class) of every opinion in force; decisions, skips and labels from the start apart."""
         query = (

@@ -24,6 +24,7 @@ from chase.core.errors import AheadError, CheckpointError, LabelError
 from chase.core.messages import ClientUpdate
 from chase.core.weights import Array, part_of, prefixed, read, to_bytes
 from chase.data.resident import Column, Kind, Samples
+from chase.home.again import ask_again, doubtful
 from chase.home.home import Home, write_durably
 
 KEPT = 3
@@ -180,10 +181,21 @@ class HomeStore:
         An answer that came late and was undone may have left it otherwise.
         """
         asked, inbox = set(state.pools.asked.tolist()), self.home.inbox
+        self._ask_again()
         inbox.file([q for q in self._asked if q.sample in asked])
         inbox.file(open_questions(state, "asked before"))
         over = [q["sample"] for q in self.home.ledger.open_questions() if q["sample"] not in asked]
         inbox.expire([sample for sample in over if inbox.current(sample) is None])  # a second opinion stays open
+
+    def _ask_again(self) -> None:
+        """Second opinions, where the policy wants them: before new questions, as they are trusted even less."""
+        most = self.home.policies.read().second_opinions
+        if not most:
+            return
+        doubts = doubtful(self.home, self._asked)[:most]
+        if doubts:
+            ask_again(self.home, doubts)
+            self.home.audit.note("", "again", samples=[one.sample for one in doubts])
 
     def _arrays(self, row: Any) -> dict[str, Array]:
         path: Path = self.home.path / "state" / row["file"]

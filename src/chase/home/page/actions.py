@@ -59,21 +59,27 @@ class Actions:
 
     def me(self, person: Person, body: Json) -> Json:
         """Who I am and what I am labelling."""
-        card, policy = self._home.card, self._home.policies.read()
-        keep = ("reveal", "read_to_end", "idle_minutes", "session_hours")
+        card = self._home.card
         return {
             "home": self._home.database.identity,
             "annotator": person.name,
             "role": person.role,
-            "reveal": self.reveal(person),
-            "policy": {name: getattr(policy, name) for name in keep},
-            "goal": policy.goal,
             "site": card.name,
             "kind": "image" if card.kind == "image" else "text",
             "predicts_next": card.predicts_next,
             "classes": list(card.classes),
             "guide": self._guide.exists,
             "progress": self._home.ledger.progress(person.id),
+        } | self._rules(person)
+
+    def _rules(self, person: Person) -> Json:
+        """What of the policy the page must know; sent with every question, so that a change reaches open pages."""
+        policy = self._home.policies.read()
+        keep = ("reveal", "read_to_end", "idle_minutes", "session_hours")
+        return {
+            "reveal": self.reveal(person),
+            "policy": {name: getattr(policy, name) for name in keep},
+            "goal": policy.goal,
         }
 
     def settings(self, person: Person, body: Json) -> Json:
@@ -100,7 +106,7 @@ class Actions:
         if self.reveal(person) != "before":
             for question in queue:
                 question["thoughts"] = []
-        return {"queue": queue, "progress": self._home.ledger.progress(person.id)}
+        return {"queue": queue, "progress": self._home.ledger.progress(person.id)} | self._rules(person)
 
     def _conflicts(self, person: Person, want: int) -> list[Json]:
         if not person.decides:

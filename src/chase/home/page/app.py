@@ -115,7 +115,8 @@ class Page:
             body = await read_json(request) if request.method == "POST" else dict(request.query_params)
             # Not in a thread: the inbox takes a millisecond or two, and on a machine that is busy
             # training every change of threads costs more than that.
-            return JSONResponse(handle(self._person(request, body.get("idle") is not True), body))
+            quiet = body.get("idle") is True or body.get("still") is True
+            return JSONResponse(handle(self._person(request, active=not quiet), body))
 
         return endpoint
 

@@ -17,6 +17,7 @@ import { $, banner, make, notice, plural, say } from "./ui.js";
 const AHEAD = 6;
 const POLL_MS = 2500;
 const SETTLE_MS = 350;
+const LOCKED = "The page was locked, as nobody had used it for a while.";
 const VIEWS = ["one", "grid", "conflicts", "team"];
 
 let me = null;
@@ -84,9 +85,8 @@ function showCurrent(entry, note = null) {
   return stage.show(entry);
 }
 
-function armed(entry) {
+function armed() {
   shownAt = performance.now();
-  presence.showing(entry);
 }
 
 function keepIt() {
@@ -145,14 +145,17 @@ async function refill(waiting = false) {
   }
 }
 
-function take(result) {
+function take(result, beat = false) {
   // What the server says is next. Whatever the person has not answered yet stays on the screen if it still may.
-  me.progress = result.progress;
-  drawProgress(result.progress, me.goal);
+  const { progress, reveal, policy, goal } = result;
+  Object.assign(me, { progress, reveal, policy, goal });
+  drawProgress(progress, goal);
   banner(null);
   if (view === "team") return;
   const open = result.queue.filter((question) => !sent.has(question.id));
   if (view === "grid") {
+    const gone = beat && grid.giveUp((question) => sent.has(question.id) || open.some((one) => one.id === question.id));
+    if (gone) notice(`${plural(gone, "sample")} on your screen went to a colleague, or got an answer.`);
     if (grid.questions.length === 0 || grid.finished) showGrid(open);
     return;
   }
@@ -181,7 +184,8 @@ function failed(error) {
     clearTimeout(poll);
     for (const dialog of document.querySelectorAll("dialog[open]")) dialog.close();
     $("progress").hidden = true;
-    message("Please open your own link", "Your session has ended. Ask whoever runs this page for a new link.", ...unsent);
+    $("team").replaceChildren();
+    message("Please open your own link", `${error.message === LOCKED ? LOCKED : "Your session has ended."} Ask whoever runs this page for a new link.`, ...unsent);
     return;
   }
   if (error instanceof Refusal) {
@@ -191,6 +195,19 @@ function failed(error) {
   banner("The page's server cannot be reached. Trying again …");
   clearTimeout(poll);
   poll = setTimeout(refill, POLL_MS);
+}
+
+// What is in view and belongs to this person: a sample or a page of the grid.
+function claimed() {
+  if (!me || revising || $("work").hidden) return null;
+  if (view === "grid") return grid.questions.length ? grid.questions : null;
+  return view === "one" ? current : null;
+}
+
+async function lock() {
+  if (!me) return;
+  failed(new Refusal(401, LOCKED, "locked"));
+  await call("/api/leave", {}).catch(() => {}); // the server ends the session by its own clock too
 }
 
 function owner() {
@@ -208,10 +225,8 @@ function makeOutbox() {
       }
       if (result.warning) notice(result.warning);
       if (left === 0) {
-        const kept = $("banner").hidden ? null : $("banner").textContent;
         sent = new Set([...sent].slice(-500));
         take(result);
-        if (kept && (result.refused.length || result.warning)) banner(kept);
       }
     },
     refused(error) {
@@ -527,8 +542,8 @@ function furnish() {
       showCurrent(bare(one), one);
     },
   });
-  team = new Team(me, { failed, nameOf });
-  presence = new Presence({ failed, take, want, idleMinutes: me.policy.idle_minutes, on: () => (me && view === "one" && !revising ? current : null) });
+  team = new Team(me, { failed, saved: (policy) => { me.policy = policy; me.reveal = policy.reveal === "own" ? me.reveal : policy.reveal; } });
+  presence = new Presence({ failed, take, want, lock, idleMinutes: () => me?.policy.idle_minutes ?? 0, on: claimed });
   outbox = makeOutbox();
 }
 

@@ -214,6 +214,18 @@ export class Grid {
     };
   }
 
+  // Tiles that are not this person's any longer; returns how many.
+  giveUp(keeps) {
+    const lost = this.open.filter((place) => !keeps(this.questions[place]));
+    for (const place of lost) {
+      this.done.set(place, "");
+      this.selected.delete(place);
+      this.tiles.children[place].append(make("span", { className: "badge gone", textContent: "with a colleague" }));
+    }
+    if (lost.length) this.refresh();
+    return lost.length;
+  }
+
   get finished() {
     return this.open.length === 0;
   }

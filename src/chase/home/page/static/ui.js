@@ -17,16 +17,24 @@ export function say(words) {
   requestAnimationFrame(() => { $("live").textContent = words; });
 }
 
-export function banner(words) {
-  $("banner").hidden = !words;
-  $("banner").textContent = words ?? "";
+// One line for three things, the most urgent first: no connection, a question to the person, a passing notice.
+const lines = { trouble: null, question: null, notice: null };
+
+function tell(kind, words) {
+  lines[kind] = words;
+  const shown = lines.trouble ?? lines.question ?? lines.notice;
+  $("banner").hidden = !shown;
+  if ($("banner").textContent !== (shown ?? "")) $("banner").textContent = shown ?? "";
 }
+
+export const banner = (words) => tell("trouble", words);
+export const ask = (words) => tell("question", words);
 
 let passing = null;
 export function notice(words) {
-  banner(words);
+  tell("notice", words);
   clearTimeout(passing);
-  passing = setTimeout(() => banner(null), 5000);
+  passing = setTimeout(() => tell("notice", null), Math.max(5000, 70 * words.length));
 }
 
 // After this the browser has drawn what was on the page when it was called: the first frame is the one being
