@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import tomli_w
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from chase.acquisition.catalog import METHODS, find_method
 from chase.acquisition.hybrid import DEFAULT_KEYS
@@ -37,6 +37,9 @@ RECOMMENDATION: dict[str, Any] = {"learner": "closed-form", "strategy": "balance
 """What the study ``recommend`` found best; docs/decisions/0062 says how, and how far the choice is provisional."""
 FEATURES = ("patches", "hashed-text", "table", "given", "net")
 """Feature maps of the closed-form learner."""
+
+ALL_CLIENTS = -1
+"""``page_client`` for a page on which people label every client."""
 
 AlignMode = Literal["none", "local", "global", "both", "all-global"]
 
@@ -207,7 +210,11 @@ class SelectionSettings(SettingsGroup):
 class AnnotatorSettings(SettingsGroup):
     """Who labels, how many samples and how well."""
 
-    behaviour: Literal["AbCo", "ReCo", "free"] = Field("ReCo", description="how clients label")
+    behaviour: Literal["AbCo", "ReCo", "free"] = Field(
+        "ReCo",
+        description="how clients label: AbCo (absolute cooperation: `budget` in every turn), ReCo (relative "
+        "cooperation: some little and rarely, some much and often) or free (`budget` every `period` turns)",
+    )
     budget: int = Field(
         10,
         ge=0,
@@ -217,9 +224,16 @@ class AnnotatorSettings(SettingsGroup):
     wrong_labels: float = Field(0.0, ge=0, le=1, description="chance that an answer is wrong")
     answer_delay: int = Field(0, ge=0, description="turns until an answer comes")
     annotator: str = Field("oracle", description="who labels: the truth, or for one client a person")
-    page_client: int = Field(0, ge=0, description="the client a person labels, for annotator = page")
+    page_client: int = Field(
+        0, ge=-1, description="the client a person labels, for annotator = page; all (or -1) = all of them on one page"
+    )
     wait: float = Field(0.0, ge=0, description="seconds that a round waits for that person's answers")
     patience: int = Field(0, ge=0, description="turns until an unanswered sample returns (0 = never)")
+
+    @field_validator("page_client", mode="before")
+    @classmethod
+    def _all_clients(cls, value: object) -> object:
+        return ALL_CLIENTS if value == "all" else value
 
 
 class FederationSettings(SettingsGroup):
@@ -267,7 +281,9 @@ class RunSettings(SettingsGroup):
     target_accuracy: float = Field(
         0.0, ge=0, le=1, description="stop when the main metric reaches this on the test set (0 = never)"
     )
-    total_budget: int = Field(0, ge=0, description="end with the round that brings the labels to this many (0 = never)")
+    total_budget: int = Field(
+        0, ge=0, description="ask for at most this many labels in all, and end when they are given (0 = no limit)"
+    )
     eval_every: int = Field(1, ge=1, description="evaluate on the test set every so many rounds")
 
 

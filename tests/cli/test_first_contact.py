@@ -111,3 +111,41 @@ def test_client_names_stay_whole_at_80_columns(digits: DataSet):
     console.print(coverage_table(table))
     shown = console.export_text()
     assert all(name in shown for name in names)
+
+
+def test_the_head_of_the_client_table_stays_whole_too(digits: DataSet):
+    classes = tuple(f"a-rather-long-name-of-a-class-{c}" for c in range(10))
+    parts = list(np.array_split(np.arange(300), 3))
+    table = coverage(digits.train_labels, classes, parts, [part[:10] for part in parts])
+    console = Console(width=80, record=True, file=io.StringIO())
+    console.print(coverage_table(table))
+    assert "client " in console.export_text().splitlines()[0]
+
+
+def test_data_with_one_class_is_refused(chase, tmp_path):
+    (tmp_path / "one.csv").write_text("text,label\n" + "\n".join(f"t{n},same" for n in range(50)) + "\n")
+    assert "has one class only ('same')" in refused(chase("run", tmp_path / "one.csv", "--out", tmp_path / "run"))
+    assert not (tmp_path / "run").exists()
+
+
+def test_usual_columns_are_found_whatever_their_case(chase, tmp_path):
+    rows = "\n".join(f"t{n},{'ab'[n % 2]},{'xy'[n % 2]}" for n in range(60))
+    (tmp_path / "a.csv").write_text(f"Text,Diagnosis,Hospital\n{rows}\n")
+    found = json.loads(chase("data", "inspect", tmp_path / "a.csv", "--json").out)
+    assert (found["kind"], list(found["classes"]), found["owners"]) == ("text", ["a", "b"], {"x": 24, "y": 24})
+
+
+def test_the_time_left_does_not_count_the_start(monkeypatch):
+    from chase.cli import progress
+    from chase.settings import load
+
+    now = [0.0]
+    monkeypatch.setattr(progress.time, "perf_counter", lambda: now[0])
+    line = {"round": 1, "test_accuracy": 0.5, "labels": 0, "mean_ev": None, "seconds": 2.0}
+    shown = progress.RunProgress(load("digits", {"rounds": 11}), quiet=True)
+    now[0] = 100.0  # starting took 98 s
+    shown.round_done(line)
+    assert "20 s left" in shown.line(line)
+    now[0] = 104.0
+    shown.round_done(line | {"round": 2, "seconds": 1.0})
+    assert "36 s left" in shown.line(line | {"round": 2, "seconds": 1.0})  # 4 s for a round, waiting included

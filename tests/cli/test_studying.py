@@ -71,3 +71,22 @@ def test_one_arm_stands_beside_what_the_directory_has_finished(chase, tmp_path: 
         assert chase("study", name, *TINY, "--arm", arm, "--out", tmp_path, "--jobs", 1).code == 0
     (found,) = [plan for plan in plans_in(tmp_path) if plan.study == "cost"]
     assert {job.arm for job in found.jobs} == {"FedRandom", "FAm"}
+
+
+def test_a_dry_run_plans_what_it_can_and_names_what_is_missing(chase, tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    monkeypatch.setenv("CHASE_DATA", str(tmp_path / "nothing"))
+    monkeypatch.setenv("CHASE_CACHE", str(tmp_path / "cache"))
+    wanted = ["digits,fashion.toml" if part == "digits" else part for part in TINY]
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "fashion.toml").write_text('data = "fashion-mnist"\nnet = "mnist-cnn"\nclients = 2\n')
+    shown = chase("study", "ablation", *wanted, "--dry-run")
+    assert shown.code == 0, shown.err
+    assert "data missing" in shown.out
+    assert "6 jobs, about" in shown.out
+    assert "not counting 3 without data" in shown.out.replace("\n", " ")
+    assert shown.out.count("missing: 'fashion-mnist' has no local copy") == 1
+    body = json.loads(chase("study", "ablation", *wanted, "--dry-run", "--json").out)
+    assert sorted(job["state"] for job in body["jobs"].values()) == ["missing"] * 3 + ["waiting"] * 3
+    assert body["seconds"] > 0
+    assert len(body["missing"]) == 1

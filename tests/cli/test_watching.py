@@ -9,7 +9,7 @@ import pytest
 from chase.cli.watching import spark, view
 from chase.core.errors import RunDirectoryError
 from chase.core.files import locked, read_jsonl
-from chase.run.record import Record
+from chase.run.record import LOCK, Record
 from chase.studies.catalog import find_study
 from chase.studies.job import failure_of
 from chase.studies.plan import Options, plan, write_plan
@@ -100,3 +100,19 @@ def test_a_place_without_a_run_is_one_sentence(chase, tmp_path: Path) -> None:
         shown = chase("watch", place)
         assert shown.code == 2
         assert "has no run and no study in it" in shown.err
+
+
+def test_a_run_that_nobody_works_on_is_called_stopped(chase, run_dir: Path) -> None:
+    settings = run_dir / "settings.toml"
+    settings.write_text(settings.read_text().replace("rounds = 3", "rounds = 9"))
+    shown = chase("watch", run_dir)
+    assert "round 3/9" in shown.out
+    assert "stopped" in shown.out.splitlines()[0]
+    assert "left" not in shown.out.splitlines()[0]
+    assert f"Resume with: chase resume {run_dir}" in shown.out.replace("\n", " ")
+    assert view(run_dir)[1], "there is nothing to wait for"
+    assert "round 3/9" in chase("watch", run_dir.parent).out
+    with locked(run_dir / LOCK, "in use"):
+        lines, over = view(run_dir)
+        assert not over
+        assert "stopped" not in str(lines[0])

@@ -25,5 +25,34 @@ def test_equal_samples_and_contradictory_labels_are_named_by_their_lines(tmp_pat
     rows = [f"text {n},{'ab'[n % 2]}" for n in range(40)] + [f"the same,{'ab'[n % 2]}" for n in range(8)]
     found = load(tmp_path / "d.csv", rows)
     assert any("training samples equal an earlier one (first: d.csv:4" in f for f in found)
-    assert any("equal training samples have different labels" in f for f in found)
+    assert any("1 sample occurs more than once with different labels" in f and "d.csv:4" in f for f in found)
     assert load(tmp_path / "e.csv", [f"text {n},{'ab'[n % 2]}" for n in range(40)]) == []
+
+
+def test_different_texts_with_equal_words_numbers_are_not_called_equal(tmp_path: Path) -> None:
+    """Words are hashed into 8,191 numbers: among a few hundred different words some share one."""
+    rows = [f"word{n},{'ab'[n % 2]}" for n in range(600)]
+    path = tmp_path / "f.csv"
+    path.write_text("text,label\n" + "\n".join(rows) + "\n")
+    data = sources.load(str(path))
+    tokens = data.train.inputs.numpy()
+    assert len({row.tobytes() for row in tokens}) < len(tokens)  # else this test tests nothing
+    assert findings(data) == []
+    assert not any("also in the training part" in problem for problem in data.problems)
+
+
+def test_samples_without_a_label_are_counted(tmp_path: Path) -> None:
+    rows = [f"t{n},{'ab'[n % 2] if n < 21 else ''}" for n in range(100)]
+    assert any("have no label" in f and "--annotator page" in f for f in load(tmp_path / "g.csv", rows))
+
+
+def test_contradictions_across_parts_and_past_an_unlabelled_twin(tmp_path: Path) -> None:
+    (tmp_path / "set").mkdir()
+    (tmp_path / "set" / "train.csv").write_text(
+        "id,text,label\n" + "".join(f"r{n},t{n},{'ab'[n % 2]}\n" for n in range(20))
+    )
+    (tmp_path / "set" / "test.csv").write_text("id,text,label\nx1,t3,a\nx2,t4,a\nx3,new,b\n")
+    found = findings(sources.load(str(tmp_path / "set")))
+    assert found == ["1 sample occurs more than once with different labels (first: test sample x1 ('a') and r3 ('b'))"]
+    rows = ["same,a", "same,", "same,b"] + [f"t{n},{'ab'[n % 2]}" for n in range(30)]
+    assert any("with different labels" in f for f in load(tmp_path / "h.csv", rows))

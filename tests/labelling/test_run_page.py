@@ -83,6 +83,44 @@ def test_a_person_who_answers_as_the_oracle_would_gives_the_same_run(tmp_path: P
     assert all(len(t) == 3 and 0 < t[0][1] <= 1 and t[0][1] >= t[1][1] for t in thoughts)
 
 
+def answers_for_all(experiment: Experiment) -> Callable[[dict[str, Any]], None]:
+    """People who answer whatever is on the page, for every client."""
+    home, truth = experiment.open_home(), experiment.data.train_labels
+    ben = home.people.named("ben").id
+
+    def answer_all(metrics: dict[str, Any]) -> None:
+        while questions := home.inbox.next_for(ben, 100, shown=100):
+            for question in questions:
+                home.inbox.answer(Given(question["sample"], int(truth[question["sample"]]), ben))
+
+    return answer_all
+
+
+def test_one_page_for_all_clients_gives_the_run_of_the_oracle(tmp_path: Path) -> None:
+    simulated = begin(tmp_path / "oracle")
+    told = simulated.run()
+    page = begin(tmp_path / "page", annotator="page", page_client="all")
+    metrics = page.run(answers_for_all(page))
+    assert final_weights(page) == final_weights(simulated)
+    assert [line["labels"] for line in metrics] == [line["labels"] for line in told]
+    home = Home(tmp_path / "page/home")
+    assert home.card.name == "digits, all 3 clients"
+    asked = {line["sample"] for line in home.ledger.labels() if line["annotator"] == "ben"}
+    lines = [json.loads(text) for text in (tmp_path / "page/selections.jsonl").read_text().splitlines()]
+    assert {line["client"] for line in lines} == {0, 1, 2}
+    assert asked == {line["sample"] for line in lines}
+
+
+def test_a_run_with_one_page_for_all_clients_resumes_and_loses_no_answer(tmp_path: Path) -> None:
+    whole = begin(tmp_path / "whole", annotator="page", page_client="all")
+    whole.run(answers_for_all(whole))
+    first = begin(tmp_path / "parts", annotator="page", page_client="all", rounds=3)
+    first.run(answers_for_all(first))
+    again = Experiment.resume(tmp_path / "parts", {"rounds": 5})
+    again.run(answers_for_all(again))
+    assert final_weights(again) == final_weights(whole)
+
+
 def test_a_run_with_a_person_resumes_where_it_was(tmp_path: Path) -> None:
     whole = begin(tmp_path / "whole", annotator="page")
     whole.run(truthful(whole))

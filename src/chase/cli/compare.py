@@ -11,7 +11,7 @@ import typer
 from chase.cli.progress import RunProgress
 from chase.cli.reporting import summary_object
 from chase.cli.terminal import print_table
-from chase.report import tables
+from chase.report import labels_saved, tables
 from chase.report.runs import by_method, find_runs
 from chase.run.comparison import ComparisonRun, open_arm, write_arms
 
@@ -32,7 +32,12 @@ def compare(arms: Sequence[ComparisonRun], out: Path, as_json: bool) -> None:
         body = {"directory": str(out), "report": str(page), "tables": str(beside)}
         print(json.dumps(body | {"methods": [summary_object(m.label, m.runs) for m in methods]}))
         return
+    saved = labels_saved.saved_table(methods)
+    if saved is not None:
+        print_table(saved)
     print_table(tables.brief(tables.summary(methods)))
+    for sentence in labels_saved.saved_sentences(methods):
+        print(sentence)
     print(f"comparison: {out}\nreport: {page}\ntables: {beside}")
 
 

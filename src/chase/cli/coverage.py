@@ -30,7 +30,7 @@ def coverage_table(table: Coverage) -> Table:
         for name, values in (("samples", table.samples), ("classes", table.classes_held), ("labelled", labeled)):
             out.add_row(name, str(values.min()), f"{np.median(values):.0f}", str(values.max()))
         return out
-    longest = max(len(name) for name in table.clients)
+    longest = max(len(name) for name in ("client", *table.clients))
     out.add_column("client", justify="right", no_wrap=True, min_width=min(32, longest), max_width=32)
     for title in ("samples", "classes", "labelled"):
         out.add_column(title, justify="right", no_wrap=True, min_width=len(title))

@@ -1,4 +1,4 @@
-"""The page beside a run: one client is labelled by the person there while the others are simulated."""
+"""The page beside a run: one client, or all of them, are labelled by people there; the others are simulated."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def page_beside(
     home = experiment.open_home()
     with serving.serving_beside(home, serving.Address(port=port)) as where:
         for name, link in serving.links(home, where, names or ["annotator"]).items():
-            say(f"{f'{name}: ' if names else ''}label client {settings.page_client} at {link}")
+            say(f"{f'{name}: ' if names else ''}label {home.card.name} at {link}")
         if settings.wait == 0:
             say("rounds do not wait for you: unanswered samples wait in the inbox (--wait 60 waits a minute a round)")
         yield lambda: wait_for_answers(home, settings.wait)

@@ -10,7 +10,9 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
+from chase.report.runs import main_name
 from chase.report.tables import duration
+from chase.run.metrics import main_value
 from chase.settings import Settings
 
 
@@ -29,7 +31,8 @@ class RunProgress:
         self._settings, self._quiet = settings, quiet
         self._console = Console(stderr=quiet, highlight=False, soft_wrap=True)
         self._live: Live | None = None
-        self._start, self._first_round = time.perf_counter(), 0
+        self._first: tuple[int, float] | None = None
+        """The first round that ended here, and when: what came before it was start-up as well."""
 
     def __enter__(self) -> RunProgress:
         if self._console.is_terminal and not self._quiet:
@@ -50,18 +53,25 @@ class RunProgress:
     def line(self, metrics: dict[str, Any]) -> str:
         """The state of the run after a round."""
         done, rounds = metrics["round"], self._settings.rounds
-        elapsed = time.perf_counter() - self._start
-        left = elapsed / max(1, done - self._first_round) * (rounds - done)
+        left = self._pace(metrics) * (rounds - done)
         ev = "" if metrics["mean_ev"] is None else f"  EV {metrics['mean_ev']:.2f}"
+        main = self._settings.main_metric
+        other = "" if main == "accuracy" else f"  {main_name(main)} {percent(main_value(metrics, main))}"
         return (
-            f"{self._settings.strategy}  round {done}/{rounds}  accuracy {percent(metrics['test_accuracy'])}"
+            f"{self._settings.strategy}  round {done}/{rounds}{other}  accuracy {percent(metrics['test_accuracy'])}"
             f"  labels {metrics['labels']}{ev}  {metrics['seconds']:.2f} s per round  {duration(left)} left"
         )
 
+    def _pace(self, metrics: dict[str, Any]) -> float:
+        """Seconds per round, waiting for people included; start-up is not."""
+        if self._first is None or metrics["round"] <= self._first[0]:
+            return float(metrics["seconds"])
+        return (time.perf_counter() - self._first[1]) / (int(metrics["round"]) - self._first[0])
+
     def round_done(self, metrics: dict[str, Any]) -> None:
         """Show a finished round."""
-        if self._first_round == 0:
-            self._first_round = metrics["round"] - 1
+        if self._first is None:
+            self._first = metrics["round"], time.perf_counter()
         if self._live is not None:
             self._live.update(Text(self.line(metrics)))
         elif not self._quiet:

@@ -45,6 +45,8 @@ def show(
         print(f"{title}; resume with: {run.resume_command}")
         return
     print_table(tables.round_by_round(run, title=title))
+    if tables.tracks_ev(run):
+        print(tables.EV_MEANS)
     page = directory / "report.html"
     print(f"report: {page}" if page.is_file() else f"no report yet; make one with: chase report {directory}")
 

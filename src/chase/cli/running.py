@@ -26,7 +26,7 @@ from chase.report.quality import in_words
 from chase.report.runs import read_run
 from chase.run.comparison import is_comparison, method_changes, plan_arms, read_arms
 from chase.run.experiment import Experiment
-from chase.run.metrics import stop_reason
+from chase.run.metrics import main_value, stop_reason
 from chase.settings import GROUPS
 from chase.simulation.recommended import own_values
 
@@ -57,7 +57,9 @@ AnnotatorOpt = Annotated[
         help="Who labels: oracle; page for one client labelled by you; or the names of people, repeatable.",
     ),
 ]
-PageClientOpt = Annotated[int | None, typer.Option("--page-client", help="The client that you label [0].")]
+PageClientOpt = Annotated[
+    str | None, typer.Option("--page-client", help="The client that you label [0]; all = every client on one page.")
+]
 WaitOpt = Annotated[float | None, typer.Option("--wait", help="Seconds a round waits for your answers [0].")]
 PortOpt = Annotated[int, typer.Option("--page-port", help="Port of the labelling page; 0 takes any free one.")]
 JsonOpt = Annotated[bool, typer.Option("--json", help="Print one JSON object at the end instead of text.")]
@@ -176,10 +178,13 @@ def go(experiment: Experiment, as_json: bool, page_port: int = PORT, people: Seq
         print(json.dumps(outcome(experiment, metrics)))
         return
     title = f"{record.settings.strategy} on {record.settings.data}: {stop_reason(record.settings, metrics)}"
-    print_table(tables.round_by_round(read_run(record.path), title=title))
-    found = read_run(record.path).confusion.get("quality")
+    run = read_run(record.path)
+    print_table(tables.round_by_round(run, title=title))
+    if tables.tracks_ev(run):
+        progress.say(tables.EV_MEANS)
+    found, main = run.confusion.get("quality"), record.settings.main_metric
     if found:
-        progress.say(in_words(found))
+        progress.say(in_words(found, main, main_value(metrics[-1], main)))
     progress.say(f"run directory: {record.path}")
     say_report(progress, record.path)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -204,11 +204,12 @@ def show_studies(as_json: JsonOpt = False) -> None:
 
 def show_plan(work: StudyPlan, workers: int, as_json: bool) -> None:
     """What would run, arm by arm, and about how long it would take."""
-    progress = {p.job.name: p for p in look(work, work.jobs, starts=True)}
+    progress = {p.job.name: p for p in look(work, work.jobs, dry=True)}
     left = seconds_left(list(progress.values()), workers)
     if as_json:
         jobs = {name: {"state": p.state, "rounds": p.rounds, "seconds": p.left} for name, p in progress.items()}
-        print(json.dumps({"study": work.study, "jobs": jobs, "seconds": left}))
+        body = {"study": work.study, "jobs": jobs, "seconds": left, "missing": missing(progress.values())}
+        print(json.dumps(body))
         return
     groups: dict[tuple[str, str], list[Progress]] = {}
     for job in work.jobs:
@@ -220,7 +221,7 @@ def show_plan(work: StudyPlan, workers: int, as_json: bool) -> None:
             len(some),
             sum(p.state == "done" for p in some),
             some[0].job.settings.rounds,
-            duration(sum(p.left for p in some)),
+            "data missing" if some[0].state == "missing" else duration(sum(p.left for p in some)),
         ]
         for (scene, arm), some in groups.items()
     ]
@@ -229,7 +230,15 @@ def show_plan(work: StudyPlan, workers: int, as_json: bool) -> None:
     shared = len(work.jobs) - len(progress)
     some = f" ({shared} fewer than above: arms share them)" if shared else ""
     left_text = f"about {duration(left)} with {workers} at a time, if the machine stays as busy as now"
-    print(f"{len(progress)} jobs{some}, {left_text}")
+    lacking = sum(p.state == "missing" for p in progress.values())
+    print(f"{len(progress)} jobs{some}, {left_text}" + (f", not counting {lacking} without data" if lacking else ""))
+    for problem in missing(progress.values()):
+        print(f"missing: {problem}")
+
+
+def missing(progress: Iterable[Progress]) -> list[str]:
+    """What stands in the way of jobs, each reason once."""
+    return list(dict.fromkeys(p.problem for p in progress if p.state == "missing"))
 
 
 class StudyProgress:

@@ -17,7 +17,7 @@ from chase.core.errors import RunDirectoryError
 from chase.core.files import held_by
 from chase.report.cells import NONE, number
 from chase.report.runs import RunData, is_run, read_run
-from chase.report.tables import duration
+from chase.report.tables import EV_MEANS, duration, tracks_ev
 from chase.run.record import LOCK
 from chase.settings import from_mapping
 from chase.studies.job import failure
@@ -58,7 +58,8 @@ def view(directory: Path) -> tuple[list[RenderableType], bool]:
     """What there is to see, and whether all of it has ended."""
     if is_run(directory):
         run = read_run(directory)
-        return run_lines(run), finished(run)
+        stopped = is_stopped(run)
+        return [*run_lines(run), *([Text(said_stopped(run))] if stopped else [])], stopped or finished(run)
     plans = plans_in(directory) if directory.is_dir() else []
     if plans:
         both = [study_lines(plan) for plan in plans]
@@ -67,12 +68,23 @@ def view(directory: Path) -> tuple[list[RenderableType], bool]:
     if not paths:
         raise RunDirectoryError(f"{directory} has no run and no study in it: give the directory of one")
     runs = [read_run(path) for path in paths]
-    return [Text(one_line(run.path.name, run)) for run in runs], all(finished(run) for run in runs)
+    lines = [Text(one_line(run.path.name, run)) for run in runs]
+    return list(lines), all(finished(run) or is_stopped(run) for run in runs)
+
+
+def is_stopped(run: RunData) -> bool:
+    """Whether a run has rounds left and no process that works on it."""
+    return not finished(run) and held_by(run.path / LOCK) is None
+
+
+def said_stopped(run: RunData) -> str:
+    """What to do about a run that stopped."""
+    return f"stopped after round {len(run.metrics)}: no process is running it. Resume with: {run.resume_command}"
 
 
 def finished(run: RunData) -> bool:
     """Whether a run has done its rounds, or stopped before by a target or a budget."""
-    ends = ("rounds", "target_accuracy", "total_budget")  # other settings may be of an earlier version
+    ends = ("rounds", "target_accuracy", "total_budget", "main_metric")  # other settings may be of an earlier version
     return has_ended(run, from_mapping({key: run.settings[key] for key in ends if key in run.settings}))
 
 
@@ -99,8 +111,11 @@ def one_line(name: str, run: RunData, wanted: int = 0) -> str:
     text = f"{name}  round {done}/{rounds}"
     if done:
         text += f"  accuracy {number(run.last('test_accuracy'), 1, 100)} %  {spark(run.series('test_accuracy'), 16)}"
-        text += "" if done >= rounds or (not wanted and finished(run)) else f"  {duration(left(run, rounds))} left"
-    return text
+    if done >= rounds or (not wanted and finished(run)):
+        return text
+    if not wanted and is_stopped(run):
+        return f"{text}  stopped"
+    return text + (f"  {duration(left(run, rounds))} left" if done else "")
 
 
 def run_lines(run: RunData) -> list[RenderableType]:
@@ -119,6 +134,8 @@ def run_lines(run: RunData) -> list[RenderableType]:
         shown = str(number(run.last(key), digits, scale))
         if shown != NONE:
             lines.append(Text(f"{title:>16}  {shown:>9}  {spark(run.series(key))}"))
+    if tracks_ev(run):
+        lines.append(Text(EV_MEANS))
     pools = run.metrics[-1].get("pools", {})
     lines.append(Text(f"{'pools':>16}  " + ", ".join(f"{name} {count}" for name, count in pools.items())))
     return lines

@@ -54,7 +54,7 @@ def choose(
 ) -> tuple[ClientState, list[Question]]:
     """Select what to ask for; nothing in a client's first turn or off its calendar."""
     due = order.phase == "select" or (order.phase == "turn" and context.behaviour.asks(state.turn))
-    room = context.behaviour.budget - state.pools.asked.size
+    room = order.allowance(context.client, context.behaviour.budget - state.pools.asked.size)
     pool_ids = candidates(state, context.settings)
     if not due or state.turn == 0 or room <= 0 or pool_ids.size == 0:
         return state, []

@@ -37,6 +37,12 @@ class RoundOrder:
     """Whether this round is tracked: in cycles only the last round of each is."""
     extras: Arrays = field(default_factory=dict)
     """Arrays that a method declares, such as a loss-prediction module; ``start.``: where those begin anew."""
+    allowances: Mapping[ClientId, int] | None = None
+    """How many samples each client may ask for in this round, where a total budget limits it."""
+
+    def allowance(self, client: ClientId, usual: int) -> int:
+        """How many samples a client may ask for that would usually ask for ``usual``."""
+        return usual if self.allowances is None else min(usual, self.allowances.get(client, 0))
 
     @property
     def fresh(self) -> bool:

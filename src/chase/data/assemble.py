@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -99,11 +100,22 @@ def row_keys(inputs: Inputs) -> NDArray[np.uint64]:
     return keys
 
 
-def duplicates(train: Inputs, test: Inputs) -> int:
+def sample_keys(inputs: Inputs, texts: Sequence[str] | None) -> NDArray[np.uint64]:
+    """A 64-bit key per sample, the same for equal ones: by the texts themselves where they are known.
+
+    Their words are hashed into few numbers and cut, so different texts can have equal ``inputs``.
+    """
+    if texts is None:
+        return row_keys(inputs)
+    digests = b"".join(hashlib.blake2b(text.encode(), digest_size=8).digest() for text in texts)
+    return np.frombuffer(digests, dtype=np.uint64)
+
+
+def duplicates(train: DataPart, test: DataPart) -> int:
     """How many test samples are also in the training part."""
-    if train.shape[1:] != test.shape[1:]:
+    if train.inputs.shape[1:] != test.inputs.shape[1:]:
         return 0
-    return int(np.isin(row_keys(test), row_keys(train)).sum())
+    return int(np.isin(sample_keys(test.inputs, test.texts), sample_keys(train.inputs, train.texts)).sum())
 
 
 def assemble(
@@ -135,7 +147,7 @@ def assemble(
         raise DataError(f"{name} has no labelled sample left to test on: label more, or give test_data")
     if first.labels.size == 0:
         raise DataError(f"{name} has no training sample")
-    twice = duplicates(first.inputs, second.inputs)
+    twice = duplicates(first, second)
     if twice:
         problems += (f"{twice} of {second.labels.size} test samples are also in the training part",)
     if mean is None or std is None:

@@ -25,8 +25,8 @@ from chase.data.tables import Table
 USUAL = {
     "image": ("image", "img", "image_path", "path", "file", "filename", "audio", "wav"),
     "text": ("text", "sentence", "comment", "content"),
-    "label": ("label", "class", "category", "target", "y"),
-    "site": ("site", "owner", "client"),
+    "label": ("label", "class", "category", "target", "topic", "diagnosis", "y"),
+    "site": ("site", "owner", "client", "hospital", "clinic", "speaker"),
     "id": ("id", "sample_id", "uid", "uuid"),
 }
 """Column names that are understood without a setting."""
@@ -53,7 +53,8 @@ class Read:
 def fill_columns(table: Table, options: DataOptions) -> DataOptions:
     """Options that say what every column is; a table in which nothing can be learnt from is refused."""
     names = table.rows.column_names
-    found = {what: next((n for n in usual if n in names), "") for what, usual in USUAL.items()}
+    lower = {str(name).strip().lower(): name for name in reversed(names)}
+    found = {what: next((lower[n] for n in usual if n in lower), "") for what, usual in USUAL.items()}
     label, site = (_chosen(getattr(options, f"{what}_column"), found[what]) for what in ("label", "site"))
     if not label and not options.classes:
         raise DataError(

@@ -80,6 +80,7 @@ class Decoded:
             train_names=self.train.names,
             test_names=self.test.names,
             train_texts=self.train.texts,
+            test_texts=self.test.texts,
             train_files=self.train.files,
             seconds=self.seconds,
         )

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
-from chase.data.assemble import row_keys
+from chase.data.assemble import sample_keys
 from chase.data.resident import DataSet
 
 MISSING_WORDS = frozenset({"nan", "na", "n/a", "null", "none", "?", "unknown"})
@@ -14,7 +15,7 @@ UNEVEN = 20
 
 def findings(data: DataSet) -> list[str]:
     """One sentence per oddity."""
-    return [*_classes(data), *_twins(data)]
+    return [*_classes(data), *_twins(data), *_without_label(data)]
 
 
 def _classes(data: DataSet) -> list[str]:
@@ -37,26 +38,50 @@ def _classes(data: DataSet) -> list[str]:
     return found
 
 
+def _without_label(data: DataSet) -> list[str]:
+    unknown, total = int((data.train_labels < 0).sum()), data.train_labels.size
+    if not unknown:
+        return []
+    return [
+        f"{unknown} of {total} training samples ({unknown / total:.0%}) have no label: a simulated annotator cannot "
+        "label them, a person can (--annotator page)"
+    ]
+
+
 def _twins(data: DataSet) -> list[str]:
-    """Equal samples within the training part, and those of them whose labels differ."""
-    keys = row_keys(data.train.inputs.numpy())
+    """Equal samples within the training part, and equal samples of either part whose labels differ."""
+    keys = sample_keys(data.train.inputs.numpy(), data.train_texts)
+    tested = sample_keys(data.test.inputs.numpy(), data.test_texts)
     order = np.argsort(keys, kind="stable")
     same = keys[order][1:] == keys[order][:-1]
-    if not same.any():
+    found = []
+    if same.any():
+        at = int(np.flatnonzero(same)[0])
+        pair = f"{data.name_of(int(order[at]))} and {data.name_of(int(order[at + 1]))}"
+        found.append(f"{int(same.sum())} training samples equal an earlier one (first: {pair})")
+    return found + _contradictions(data, np.concatenate([keys, tested]))
+
+
+def _contradictions(data: DataSet, keys: NDArray[np.uint64]) -> list[str]:
+    """Equal samples with different labels; ``keys`` are those of the training part, then of the test part."""
+    labels = np.concatenate([data.train_labels, data.test_labels])
+    rows = np.flatnonzero(labels >= 0)
+    rows = rows[np.lexsort((rows, labels[rows], keys[rows]))]
+    apart = (keys[rows][1:] == keys[rows][:-1]) & (labels[rows][1:] != labels[rows][:-1])
+    if not apart.any():
         return []
-    first, second = order[:-1][same], order[1:][same]
-    found = [f"{first.size} training samples equal an earlier one (first: {_pair(data, first[0], second[0])})"]
-    labels = data.train_labels
-    apart = (labels[first] >= 0) & (labels[second] >= 0) & (labels[first] != labels[second])
-    if apart.any():
-        one, other = first[apart][0], second[apart][0]
-        said = f"'{data.classes[labels[one]]}' and '{data.classes[labels[other]]}'"
-        found.append(
-            f"{int(apart.sum())} equal training samples have different labels "
-            f"(first: {_pair(data, one, other)}, labelled {said})"
-        )
-    return found
+    at = int(np.flatnonzero(apart)[0])
+    said = [f"{_name(data, int(row))} ('{data.classes[labels[row]]}')" for row in rows[at : at + 2]]
+    groups = np.unique(keys[rows][1:][apart]).size
+    return [
+        f"{groups} {'sample occurs' if groups == 1 else 'samples occur'} more than once with different labels (first: "
+        f"{said[0]} and {said[1]})"
+    ]
 
 
-def _pair(data: DataSet, one: np.int64, other: np.int64) -> str:
-    return f"{data.name_of(int(one))} and {data.name_of(int(other))}"
+def _name(data: DataSet, row: int) -> str:
+    """The user's name of a row, counted through the training part and then the test part."""
+    if row < data.train_labels.size:
+        return data.name_of(row)
+    row -= data.train_labels.size
+    return f"test sample {row if data.test_names is None else data.test_names[row]}"

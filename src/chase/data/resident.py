@@ -138,6 +138,7 @@ class DataSet:
     test_names: Names | None = None
     train_texts: Names | None = None
     """Texts as people read them, where only their words' numbers are in ``train``."""
+    test_texts: Names | None = None
     train_files: Names | None = None
     """The original file of each sample, relative to the folder of the table that names it."""
     seconds: float = 0.0
@@ -157,6 +158,7 @@ class DataSet:
             test_labels=self.test_labels[rows],
             test_groups=groups,
             test_names=None if self.test_names is None else self.test_names.take(rows),
+            test_texts=None if self.test_texts is None else self.test_texts.take(rows),
         )
 
     def name_of(self, sample: int) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ def model_card(trained: Trained) -> str:
         _facts(trained, line),
         "## Intended use\n\n" + TO_FILL,
         "## Not intended for\n\n" + TO_FILL,
-        "## Data\n\n" + _data(trained, coverage),
+        "## Data\n\n" + _data(trained, coverage, line),
         "## How well it does\n\n" + _quality(trained, line),
         "## Limits and risks\n\n" + TO_FILL,
     ]
@@ -42,20 +42,36 @@ def _facts(trained: Trained, line: Mapping[str, Any]) -> str:
     return "\n".join(f"- {name}: {value}" for name, value in rows.items())
 
 
-def _data(trained: Trained, coverage: Mapping[str, Any]) -> str:
+def _data(trained: Trained, coverage: Mapping[str, Any], line: Mapping[str, Any]) -> str:
     if not coverage:
         return "The data stayed at the sites."
-    rows = ["| client | samples | initial labels |", "| --- | --- | --- |"]
+    rows = ["| site | samples | initial labels | accuracy on its classes |", "| --- | --- | --- | --- |"]
     for name, held, labeled, unknown in zip(
         coverage["clients"], coverage["held"], coverage["labeled"], coverage["unknown"], strict=True
     ):
-        rows.append(f"| {name} | {sum(held) + unknown} | {sum(labeled)} |")
-    return "\n".join(rows)
+        own = accuracy_on(held, line.get("per_class") or [])
+        rows.append(f"| {name} | {sum(held) + unknown} | {sum(labeled)} | {_share(own)} |")
+    note = "Accuracy on its classes: that on the common test set, each class weighted by how often the site has it."
+    return "\n".join([*rows, "", note])
+
+
+def accuracy_on(held: Sequence[int], by_class: Sequence[float | None]) -> float | None:
+    """The accuracy by class, weighted by the samples of each class; None where no such class was tested."""
+    known = [(count, value) for count, value in zip(held, by_class, strict=False) if value is not None and count]
+    total = sum(count for count, _ in known)
+    return sum(count * value for count, value in known) / total if total else None
+
+
+def _share(value: float | None) -> str:
+    return "not tested" if value is None else f"{value:.1%}"
 
 
 def _quality(trained: Trained, line: Mapping[str, Any]) -> str:
     if line.get("test_accuracy") is None:
         return "Not evaluated after this round."
+    whole = _read(trained.path / "confusion.json")
+    if whole.get("round") == trained.round and whole.get("quality"):
+        return _full_quality(whole["quality"])
     said = [f"Accuracy on the test set: {line['test_accuracy']:.1%}."]
     by_class = line.get("per_class") or []
     if by_class:
@@ -64,6 +80,26 @@ def _quality(trained: Trained, line: Mapping[str, Any]) -> str:
             f"| {name} | {'none tested' if value is None else f'{value:.1%}'} |"
             for name, value in zip(trained.card.classes, by_class, strict=False)
         ]
+    return "\n".join(said)
+
+
+def _full_quality(found: Mapping[str, Any]) -> str:
+    """What was measured after the last round: as a whole, and by class."""
+    low, high = found["accuracy_interval"]
+    auc = "not measured" if found["auc"] is None else f"{found['auc']:.3f}"
+    rows = {
+        "accuracy": f"{found['accuracy']:.1%} (95 % interval {low:.1%} to {high:.1%}, {found['tested']} test samples)",
+        "always the most frequent class": f"{found['majority_accuracy']:.1%}",
+        "balanced accuracy": f"{found['balanced_accuracy']:.1%}",
+        "AUC, mean over classes": auc,
+        "calibration error (ECE)": f"{found['ece']:.3f}",
+    }
+    said = [f"- {name}: {value}" for name, value in rows.items()]
+    said += ["", "| class | sensitivity | specificity | AUC | test samples |", "| --- | --- | --- | --- | --- |"]
+    for row in found["classes"]:
+        area = "not tested" if row["auc"] is None else f"{row['auc']:.3f}"
+        cells = (row["class"], _share(row["sensitivity"]), _share(row["specificity"]), area, row["tested"])
+        said.append("| " + " | ".join(str(cell) for cell in cells) + " |")
     return "\n".join(said)
 
 

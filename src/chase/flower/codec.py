@@ -88,6 +88,8 @@ def pack_letter(letter: SiteMessage) -> RecordDict:
         order = letter.order
         header |= {"run": order.run, "round": order.round, "seed": order.seed}
         header |= {"phase": order.phase, "fresh": order.fresh, "track": order.track}
+        if order.allowances is not None:
+            header["allowance"] = order.allowances.get(int(header["number"]), 0)
         put_arrays(records, "weights", order.weights)
         if order.start is not None:
             put_arrays(records, "start", order.start)
@@ -120,6 +122,7 @@ def version_of(records: RecordDict) -> str:
 
 def order_of(records: RecordDict, header: Mapping[str, Any]) -> RoundOrder:
     """The order in a letter."""
+    allowance = header.get("allowance")
     return RoundOrder(
         run=str(header["run"]),
         round=int(header["round"]),
@@ -129,6 +132,7 @@ def order_of(records: RecordDict, header: Mapping[str, Any]) -> RoundOrder:
         start=take_arrays(records, "start") if header["fresh"] else None,
         track=bool(header["track"]),
         extras=take_arrays(records, "extras"),
+        allowances=None if allowance is None else {int(header["number"]): int(allowance)},
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -153,6 +153,28 @@ def values(
         return to_svg(figure, title)
 
 
+def reliability(title: str, found: Mapping[str, Sequence[Mapping[str, float]]]) -> str:
+    """Accuracy against confidence in bins, a line per method, and the diagonal of a calibrated model."""
+    columns, rows = legend_shape(list(found))
+    with styled():
+        figure, axes = new_axes("mean confidence (%)", "accuracy (%)", rows)
+        axes.plot([0, 100], [0, 100], color=INK, linewidth=0.8, linestyle=":")
+        for place, (label, bins) in enumerate(found.items()):
+            look = Look.named(label, place)
+            axes.plot(
+                [100 * row["confidence"] for row in bins],
+                [100 * row["accuracy"] for row in bins],
+                color=look.colour,
+                linestyle=look.line,
+                marker=look.marker,
+                label=label,
+            )
+        axes.set_xlim(-2, 102)
+        axes.set_ylim(-2, 102)
+        add_legend(figure, axes, columns)
+        return to_svg(figure, title)
+
+
 def differences(title: str, ylabel: str, curves: Sequence[Curve | None]) -> str:
     """Lines with bands about zero; a curve that is None keeps its place."""
     drawn = [(Look.named(c.label, place), c) for place, c in enumerate(curves) if c is not None]
@@ -161,7 +183,7 @@ def differences(title: str, ylabel: str, curves: Sequence[Curve | None]) -> str:
         figure, axes = new_axes("round", ylabel, rows)
         axes.axhline(0.0, color=INK, linewidth=1.0)
         for look, c in drawn:
-            axes.fill_between(c.x, c.low, c.high, color=look.colour, alpha=band_alpha(len(drawn)), linewidth=0)
+            c.draw_spread(axes, look.colour, band_alpha(len(drawn)))
             every = max(1, c.x.size // 8)
             axes.plot(
                 c.x, c.mean, color=look.colour, linestyle=look.line, marker=look.marker, markevery=every, label=c.label

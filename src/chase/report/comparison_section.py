@@ -1,4 +1,4 @@
-"""The section that compares methods: findings, intervals, what a target took, cost."""
+"""The section that compares methods: labels saved, findings, intervals, what a target took, cost."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from chase.report import charts, method_tables
+from chase.report import charts, labels_saved, method_tables
 from chase.report.markup import Markup, html_figure, html_table, markup
-from chase.report.plots import Curve
+from chase.report.plots import Curve, says_spread
 from chase.report.runs import MethodRuns, accuracy, clock
 from chase.report.sections import Section, grid
-from chase.report.statistics import TEST_FROM, accuracy_after, interval_band, last_shared_round
+from chase.report.statistics import TEST_FROM, accuracy_after, last_shared_round
 
 HOW = (
     "Mean over seeds and, in brackets, its 95 % interval (Student's t). Differences are paired by seed: runs of one "
@@ -25,8 +25,11 @@ def comparison_section(methods: Sequence[MethodRuns], named: str = "", said: boo
     """Methods against a baseline, with what the differences are worth (``said`` in sentences); None for one method."""
     if len(methods) < 2 or not last_shared_round(methods):
         return None
-    found = method_tables.findings(methods, named) if said else ()
+    found = [*labels_saved.saved_sentences(methods, named), *method_tables.findings(methods, named)] if said else ()
     body = findings_list(found) if found else Markup()
+    saved, base = labels_saved.saved_table(methods, named), method_tables.baseline(methods, named)
+    if saved is not None and base is not None:
+        body += html_table(saved, labels_saved.HOW.format(base=base.label))
     body += html_table(method_tables.results(methods, named), HOW)
     by_round = method_tables.by_round(methods, named)
     body += html_table(by_round, method_tables.BY_ROUND) if by_round is not None else Markup()
@@ -58,8 +61,7 @@ def _difference(method: MethodRuns, base: MethodRuns) -> Curve | None:
     known = np.isfinite(values).all(axis=0)
     if not known.any():
         return None
-    low, high = interval_band(values[:, known])
-    return Curve(method.label, rounds[known].astype(np.float64), values[:, known].mean(axis=0), low, high)
+    return Curve.over_seeds(method.label, rounds[known].astype(np.float64), values[:, known])
 
 
 def difference_figure(methods: Sequence[MethodRuns], named: str) -> Markup:
@@ -70,7 +72,8 @@ def difference_figure(methods: Sequence[MethodRuns], named: str) -> Markup:
         return Markup()
     title = f"Accuracy minus that of {base.label}"
     caption = (
-        "Mean of the differences seed by seed and its 95 % interval; where the band holds zero, noise may explain it."
+        f"Mean of the differences seed by seed. {says_spread(methods)} Where zero lies within the spread, noise may "
+        "explain a difference."
     )
     return html_figure(charts.differences(title, "points", curves), title, caption)
 

@@ -46,7 +46,10 @@ def gallery_section(methods: Sequence[MethodRuns]) -> Section | None:
     except ChaseError as error:
         return _section(f"No samples can be shown: {error}", [])
     shown = [method_gallery(method.label, run, data) for method, run in asked]
-    note = "The run of the lowest seed; highest EV first. Below each: its EV where it was tracked, and its label."
+    note = (
+        "The run of the lowest seed; highest EV first (epistemic variation: how often the predicted class changed "
+        "between epochs). Below each: its EV where it was tracked, and its label."
+    )
     return _section(note, shown)
 
 

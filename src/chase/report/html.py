@@ -43,6 +43,14 @@ def title_of(methods: Sequence[MethodRuns]) -> str:
     )
 
 
+BEHAVIOURS = {
+    "ReCo": "ReCo (relative cooperation: some annotators label little and rarely, some much and often)",
+    "AbCo": "AbCo (absolute cooperation: every client labels in every turn)",
+    "free": "clients that label at intervals of their own",
+}
+"""What the settings of ``behaviour`` mean."""
+
+
 def lead_of(methods: Sequence[MethodRuns]) -> str:
     """The setting of the comparison in one line."""
     runs = [run for method in methods for run in method.runs]
@@ -51,10 +59,11 @@ def lead_of(methods: Sequence[MethodRuns]) -> str:
         return " or ".join(dict.fromkeys(str(run.settings.get(key, "?")) for run in runs))
 
     seeds = sorted({run.seed for run in runs})
+    behaviour = " or ".join(dict.fromkeys(BEHAVIOURS.get(part, part) for part in said("behaviour").split(" or ")))
     share = {"classes": f"{said('classes_per_client')} classes a client", "dirichlet": f"Dirichlet({said('alpha')})"}
     divided = share.get(said("partition"), said("partition"))
     return (
-        f"{said('clients')} clients, {divided}, {said('behaviour')}, {said('net')}, "
+        f"{said('clients')} clients, {divided}, {behaviour}, {said('net')}, "
         f"{max(len(run.metrics) for run in runs)} rounds, "
         f"seed{'s' if len(seeds) > 1 else ''} {', '.join(map(str, seeds))}."
     )

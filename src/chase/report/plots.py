@@ -29,15 +29,45 @@ from chase.report.style import (
 Spread = Callable[[Numbers], tuple[Numbers, Numbers]]
 
 
+FEW_SEEDS = 4
+"""Below this many seeds an interval would fill the frame: the curves of the single seeds are drawn instead."""
+
+
 @dataclass(frozen=True)
 class Curve:
-    """One line and its band."""
+    """One line and its band, or the lines of its single seeds."""
 
     label: str
     x: Numbers
     mean: Numbers
     low: Numbers
     high: Numbers
+    each: Numbers | None = None
+    """Few seeds: the values of each (seeds, places); the band is then the line itself."""
+
+    @classmethod
+    def over_seeds(cls, label: str, x: Numbers, values: Numbers, spread: Spread = interval_band) -> Curve:
+        """The mean of values (seeds, places) with its band, or with each seed where there are few."""
+        mean = values.mean(axis=0)
+        if 1 < len(values) < FEW_SEEDS:
+            return cls(label, x, mean, mean, mean, values)
+        return cls(label, x, mean, *spread(values))
+
+    def draw_spread(self, axes: Axes, colour: str, alpha: float) -> None:
+        """The band, or a thin line per seed."""
+        if self.each is None:
+            axes.fill_between(self.x, self.low, self.high, color=colour, alpha=alpha, linewidth=0)
+            return
+        for values in self.each:
+            axes.plot(self.x, values, color=colour, linewidth=0.7, alpha=0.55)
+
+
+def says_spread(methods: Sequence[MethodRuns]) -> str:
+    """What stands about a mean in a figure of these methods, as a sentence; empty for single runs."""
+    counts = [len(method.runs) for method in methods if len(method.runs) > 1]
+    few = "Thin lines are single seeds, the thick line is their mean." if any(c < FEW_SEEDS for c in counts) else ""
+    many = "Bands are 95 % intervals of the mean over seeds." if any(c >= FEW_SEEDS for c in counts) else ""
+    return " ".join(part for part in (many, few) if part)
 
 
 def curve(
@@ -53,8 +83,7 @@ def curve(
     if not known.any():
         return None
     known[known] = last_of_near(xs[:, known].mean(axis=0), merge)
-    low, high = spread(ys[:, known])
-    return Curve(method.label, xs[:, known].mean(axis=0), ys[:, known].mean(axis=0), low, high)
+    return Curve.over_seeds(method.label, xs[:, known].mean(axis=0), ys[:, known], spread)
 
 
 def last_of_near(x: Numbers, merge: float) -> NDArray[np.bool_]:
@@ -73,7 +102,7 @@ def lines(title: str, xlabel: str, ylabel: str, curves: Sequence[Curve | None], 
         for place, (look, c) in enumerate(drawn):
             every = max(1, c.x.size // 8)
             start = (place * every) // max(1, len(drawn)) if c.x.size > 8 else 0
-            axes.fill_between(c.x, c.low, c.high, color=look.colour, alpha=band_alpha(len(drawn)), linewidth=0)
+            c.draw_spread(axes, look.colour, band_alpha(len(drawn)))
             axes.plot(
                 c.x,
                 c.mean,
@@ -112,7 +141,7 @@ def keep_percent(axes: Axes, ylabel: str) -> None:
 def keep_means_readable(axes: Axes, curves: Sequence[Curve], room: float = 0.8, least: float = 0.0) -> None:
     """Let bands reach at most ``room`` times the range of the lines beyond them, or ``least``: few seeds, wide ones."""
     low, high = axes.get_ylim()
-    bottom, top = (pick([pick(c.mean) for c in curves]) for pick in (np.min, np.max))
+    bottom, top = (pick([pick(c.mean if c.each is None else c.each) for c in curves]) for pick in (np.min, np.max))
     span = float(top - bottom) or 0.1 * abs(float(top)) or 1.0
     reach = max(room * span, least)
     axes.set_ylim(max(low, float(bottom) - reach), min(high, float(top) + reach))

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from chase.report import charts
 from chase.report.cells import Cell, number
-from chase.report.markup import html_table, together
-from chase.report.runs import MethodRuns
+from chase.report.markup import html_figure, html_table, together
+from chase.report.runs import MethodRuns, main_name
 from chase.report.sections import Section
 from chase.report.tables import ReportTable
 
@@ -25,6 +26,9 @@ def quality_section(methods: Sequence[MethodRuns]) -> Section | None:
     if not known:
         return None
     parts = [html_table(ReportTable(TITLES, [_row(label, q) for label, q in known]), NOTE)]
+    title = "Reliability: how often a prediction is right, by how sure the model was"
+    drawn = charts.reliability(title, {label: found["reliability"] for label, found in known})
+    parts.append(html_figure(drawn, title, "On the diagonal a model is as sure as it is right; below it, too sure."))
     for label, found in known:
         parts += [html_table(_by_class(label, found)), html_table(_reliability(label, found))]
     return Section("quality", "How good the last model is", together(parts))
@@ -72,11 +76,12 @@ def _reliability(label: str, found: Mapping[str, Any]) -> ReportTable:
     return ReportTable(titles, rows, title=f"{label}: calibration", text_columns=0)
 
 
-def in_words(found: Mapping[str, Any]) -> str:
-    """The end of a run in one line."""
+def in_words(found: Mapping[str, Any], main: str = "accuracy", value: float | None = None) -> str:
+    """The end of a run in one line; the main metric and its value come first where it is not accuracy."""
     low, high = found["accuracy_interval"]
+    first = "" if main == "accuracy" or value is None else f"{main_name(main)} {value:.1%} (the main metric); "
     return (
-        f"accuracy {found['accuracy']:.1%}, 95 % interval {low:.1%} to {high:.1%} over {found['tested']} test samples; "
-        f"always the most frequent class: {found['majority_accuracy']:.1%}; balanced accuracy "
+        f"{first}accuracy {found['accuracy']:.1%}, 95 % interval {low:.1%} to {high:.1%} over {found['tested']} test "
+        f"samples; always the most frequent class: {found['majority_accuracy']:.1%}; balanced accuracy "
         f"{found['balanced_accuracy']:.1%}; calibration error {found['ece']:.3f}"
     )

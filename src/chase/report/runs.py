@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from chase.core.errors import RunDirectoryError
 from chase.core.files import read_jsonl
+from chase.run.metrics import main_value
 from chase.run.record import NO_EFFECT, kind_of, resume_command
 from chase.settings import read_file
 
@@ -134,6 +135,32 @@ def frozen_share(run: RunData) -> Numbers:
 def accuracy(run: RunData) -> Numbers:
     """Test accuracy in percent, by round."""
     return 100.0 * run.series("test_accuracy")
+
+
+MAIN_NAMES = {"accuracy": "accuracy", "balanced-accuracy": "balanced accuracy", "macro-f1": "macro-F1"}
+"""What the values of the setting ``main_metric`` are called in text."""
+
+
+def main_metric(methods: Sequence[MethodRuns]) -> str:
+    """The metric that decides: the one that all methods name, else accuracy."""
+    named = {str(run.settings.get("main_metric", "accuracy")) for method in methods for run in method.runs}
+    return named.pop() if len(named) == 1 else "accuracy"
+
+
+def main_name(main: str) -> str:
+    """A main metric as it is called in text."""
+    return MAIN_NAMES.get(main, main)
+
+
+def main_series(run: RunData, main: str) -> Numbers:
+    """The main metric in percent, by round; NaN where it was not measured."""
+    return np.array([100.0 * as_number(main_value(line, main)) for line in run.metrics], dtype=np.float64)
+
+
+def last_known(method: MethodRuns, main: str) -> Numbers:
+    """The last measured value of the main metric, run by run, in percent; runs without one are left out."""
+    known = [values[np.isfinite(values)] for values in (main_series(run, main) for run in method.runs)]
+    return np.array([values[-1] for values in known if values.size], dtype=np.float64)
 
 
 def alike(methods: Sequence[MethodRuns]) -> bool:

@@ -20,6 +20,10 @@ from chase.report.runs import (
     accuracy,
     clock,
     frozen_share,
+    last_known,
+    main_metric,
+    main_name,
+    main_series,
     metric,
 )
 from chase.report.style import POOLS, Fill, Look
@@ -99,12 +103,14 @@ def cards(methods: Sequence[MethodRuns]) -> Markup:
 
 
 def _card(place: int, method: MethodRuns, time: Clock) -> dict[str, object]:
-    found = method.last("test_accuracy")
-    spread = f"{100 * found.min():.1f} to {100 * found.max():.1f} over {found.size} runs, " if found.size > 1 else ""
+    main = main_metric([method])
+    found = last_known(method, main)
+    spread = f"{found.min():.1f} to {found.max():.1f} over {found.size} runs, " if found.size > 1 else ""
     return {
         "colour": Look.named(method.label, place).colour,
         "label": method.label,
-        "accuracy": number(float(found.mean()), 1, 100) if found.size else NONE,
+        "metric": main_name(main),
+        "value": number(float(found.mean()), 1) if found.size else NONE,
         "spread": spread,
         "rounds": max(len(run.metrics) for run in method.runs),
         "labels": number(float(method.last("labels").mean()), 0),
@@ -116,9 +122,12 @@ def _card(place: int, method: MethodRuns, time: Clock) -> dict[str, object]:
 def accuracy_section(methods: Sequence[MethodRuns]) -> Section | None:
     """Accuracy against rounds, labels and seconds."""
     axis, time = "test accuracy (%)", clock(methods)
-    band = " Bands are 95 % intervals of the mean over seeds." if any(len(m.runs) > 1 for m in methods) else ""
+    main = main_metric(methods)
     figures = [
-        line_figure(methods, "Accuracy over rounds", ("round", axis), round_numbers, accuracy, f"{band}".strip()),
+        *_main_figure(methods, main),
+        line_figure(
+            methods, "Accuracy over rounds", ("round", axis), round_numbers, accuracy, plots.says_spread(methods)
+        ),
         line_figure(
             methods,
             "Accuracy over labels",
@@ -141,6 +150,19 @@ def accuracy_section(methods: Sequence[MethodRuns]) -> Section | None:
     return Section("accuracy", "Accuracy", grid(figures)) if any(figures) else None
 
 
+def _main_figure(methods: Sequence[MethodRuns], main: str) -> list[Markup]:
+    """The main metric over labels, before all else; nothing where that is accuracy, which has its own figures."""
+    if main == "accuracy":
+        return []
+    name = main_name(main)
+    title, note = (
+        f"{name[0].upper()}{name[1:]} over labels",
+        "The main metric of these runs. Initial labels not counted.",
+    )
+    axes = ("labels given by people", f"{name} (%)")
+    return [line_figure(methods, title, axes, metric("labels"), lambda run: main_series(run, main), note, merge=0.005)]
+
+
 def variation_section(methods: Sequence[MethodRuns]) -> Section | None:
     """Mean EV, where it was tracked."""
     figure = line_figure(
@@ -149,7 +171,7 @@ def variation_section(methods: Sequence[MethodRuns]) -> Section | None:
         ("round", "mean EV"),
         round_numbers,
         metric("mean_ev"),
-        "How often the predicted class of a watched sample changed between local epochs.",
+        "EV: how often the predicted class of a watched sample changed between local epochs.",
         from_zero=True,
     )
     frozen = line_figure(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from chase.report import method_tables, tables
+from chase.report import labels_saved, method_tables, tables
 from chase.report.export import write_table
 from chase.report.runs import MethodRuns, RunData, alike, by_method, clock
 from chase.report.statistics import last_shared_round
@@ -32,6 +32,7 @@ def comparison_tables(methods: Sequence[MethodRuns], named: str = "") -> dict[st
     if not last_shared_round(methods):
         return {}
     found = {
+        "labels-saved": labels_saved.saved_table(methods, named),
         "results": method_tables.results(methods, named),
         "by-round": method_tables.by_round(methods, named),
         "cost": method_tables.cost(methods, named),
@@ -46,6 +47,7 @@ NAMES = (
     "settings-that-differ",
     "settings",
     "versions",
+    "labels-saved",
     "results",
     "by-round",
     "cost",

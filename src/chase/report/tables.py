@@ -10,7 +10,21 @@ from typing import Any
 import numpy as np
 
 from chase.report.cells import NONE, Cell, mean_and_range, number
-from chase.report.runs import NOT_THE_METHOD, WALL, Clock, MethodRuns, Numbers, RunData, Values, as_number, differing
+from chase.report.runs import (
+    NOT_THE_METHOD,
+    WALL,
+    Clock,
+    MethodRuns,
+    Numbers,
+    RunData,
+    Values,
+    as_number,
+    differing,
+    last_known,
+    main_metric,
+    main_name,
+)
+from chase.run.metrics import main_value
 
 
 @dataclass(frozen=True)
@@ -57,7 +71,17 @@ def summary(methods: Sequence[MethodRuns], time: Clock = WALL) -> ReportTable:
         "inferred per client",
         "inferences",
     )
-    return ReportTable(columns, [_summary_row(method, time) for method in methods])
+    rows, main = [_summary_row(method, time) for method in methods], main_metric(methods)
+    title = f"{main_name(main)}, %"
+    if title in columns:
+        if main == "accuracy":
+            return ReportTable(columns, rows)
+        at = columns.index(title)  # the main metric comes first
+        order = [0, 1, 2, at, *(place for place in range(3, len(columns)) if place != at)]
+        return ReportTable([columns[place] for place in order], [[row[place] for place in order] for row in rows])
+    for method, row in zip(methods, rows, strict=True):
+        row.insert(3, mean_and_range(last_known(method, main), 1))
+    return ReportTable([*columns[:3], title, *columns[3:]], rows)
 
 
 BRIEF = ("method", "runs", "rounds", "accuracy, %", "labels", "seconds", "inferred per client")
@@ -65,6 +89,8 @@ BRIEF = ("method", "runs", "rounds", "accuracy, %", "labels", "seconds", "inferr
 
 def brief(table: ReportTable, columns: Sequence[str] = BRIEF) -> ReportTable:
     """Some columns of a table, as many as a terminal has room for."""
+    main = [table.columns[3]] if table.columns[3] not in columns else []
+    columns = [*columns[:3], *main, *columns[3:]]
     places = [list(table.columns).index(column) for column in columns]
     return ReportTable(
         columns, [[row[place] for place in places] for row in table.rows], table.title, table.text_columns
@@ -119,10 +145,28 @@ def accuracy_at(methods: Sequence[MethodRuns], rounds: Sequence[int]) -> ReportT
 
 def round_by_round(run: RunData, most: int = 8, title: str = "") -> ReportTable:
     """A few rounds of one run, evenly spread, the last one included."""
-    columns = ("round", "accuracy, %", "loss", "labels", "mean EV", "dormant", "inferred per client", "seconds")
+    columns = ["round", "accuracy, %", "loss", "labels", "mean EV", "dormant", "inferred per client", "seconds"]
     step = max(1, len(run.metrics) // most)
     shown = [line for line in run.metrics if line["round"] % step == 0 or line is run.metrics[-1]]
-    return ReportTable(columns, [_round_row(line) for line in shown], title, text_columns=0)
+    rows, main = [_round_row(line) for line in shown], str(run.settings.get("main_metric", "accuracy"))
+    if not tracks_ev(run):
+        at = columns.index("mean EV")
+        del columns[at]
+        for row in rows:
+            del row[at]
+    if main != "accuracy":
+        columns.insert(1, f"{main_name(main)}, %")
+        for row, line in zip(rows, shown, strict=True):
+            row.insert(1, number(as_number(main_value(line, main)), 1, 100))
+    return ReportTable(columns, rows, title, text_columns=0)
+
+
+EV_MEANS = "EV (epistemic variation): how often the predicted class of a sample changed between epochs of training."
+
+
+def tracks_ev(run: RunData) -> bool:
+    """Whether a run measured epistemic variation."""
+    return bool(np.isfinite(run.series("mean_ev")).any())
 
 
 def _round_row(line: Values) -> list[Cell]:

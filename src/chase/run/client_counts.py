@@ -55,6 +55,12 @@ class ClientCounts:
             self._total += now - self._counts[update.client]
             self._counts[update.client], self._seen[update.client] = now, True
 
+    @property
+    def spent(self) -> int:
+        """Labels given and questions that are open, over all clients."""
+        total = dict(zip(COUNTED, self._total.tolist(), strict=True))
+        return int(total["labels"] + total["asked"])
+
     def metrics(self) -> dict[str, Any]:
         """The counts for a line: in all, and by client or as quantiles."""
         total = dict(zip(COUNTED, self._total.tolist(), strict=True))

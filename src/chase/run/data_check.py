@@ -31,7 +31,7 @@ def digest(data: DataSet) -> str:
     for array in (data.train.inputs.numpy(), data.train_labels, data.test.inputs.numpy(), data.test_labels):
         sha.update(f"{array.dtype}{array.shape}".encode())
         sha.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
-    for names in (data.train_names, data.test_names):
+    for names in (data.train_names, data.test_names, data.train_texts, data.test_texts):
         sha.update(b"" if names is None else names.octets.tobytes())
     if data.groups is not None:
         sha.update(data.groups.tobytes())

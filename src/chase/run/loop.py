@@ -18,6 +18,7 @@ from chase.core.files import write_atomically
 from chase.core.timing import Stopwatch
 from chase.core.weights import to_bytes
 from chase.models.catalog import NetSpec
+from chase.run.allotment import Allotment
 from chase.run.checkpoint import Checkpoint
 from chase.run.client_counts import ClientCounts
 from chase.run.engine import Engine
@@ -43,17 +44,19 @@ def run_rounds(
     """All rounds that are left; returns the metrics of every round."""
     settings, past = record.settings, record.metrics
     counts = ClientCounts.resume(settings.clients, checkpoint.counts(), past[-1] if past else None)
+    allotment = Allotment(settings.total_budget, counts)
     if not past:
         prepare(engine, server)
     for round in range(len(past) + 1, settings.rounds + 1):
         if stop_reason(settings, past[-1:]):
             break
         start, used, watch = time.perf_counter(), processor_seconds(engine), Stopwatch()
-        orders = server.orders(round)
+        orders = allotment.limit(server.orders(round))
         with watch.phase("clients"):
             result = engine.run_round(orders)
         with watch.phase("aggregate"):
             server.aggregate(result.orders, result.updates, result.mean)
+        allotment.answered(result.updates)
         metrics = round_metrics(round, result.updates, counts) | result.metrics
         metrics |= {"largest_share": server.largest_share, "asked_classes": asked_classes(result.journal)}
         metrics |= server.facts

@@ -17,9 +17,11 @@ from chase.core.errors import CheckpointError
 from chase.core.messages import ClientId, RoundOrder
 from chase.core.weights import Array, Arrays
 from chase.home.home import Home
+from chase.home.shared import SharedPage
 from chase.home.store import HomeStore
 from chase.run.segments import SavedState
-from chase.simulation.world import World
+from chase.settings import ALL_CLIENTS
+from chase.simulation.world import World, is_simulated
 
 HOME = "home"
 """Directory, within a run's, of the client that a person labels."""
@@ -86,12 +88,14 @@ class SimulatedClients:
     def take_turn(self, client: ClientId, order: RoundOrder, saved: SavedState | None) -> tuple[Turn, SavedState]:
         """The client's turn from the state that ``saved`` names, and where its new state is."""
         settings = self._world.settings
-        if settings.annotator == "page" and settings.page_client == client:
+        on_page = not is_simulated(settings, client)
+        if on_page and settings.page_client != ALL_CLIENTS:
             return self._turn_at_home(client, order)
         known = self._clients.pop(client, None)
         if known is None or not same_state(known[1].saved, saved):
             store = FileStore(client, self._checkpoint, self._world, saved)
-            known = (self._make(client, self._world.truth_of(client), store), store)
+            annotator = SharedPage(self._open_home(), self._world.parts[client]) if on_page else None
+            known = (self._make(client, annotator or self._world.truth_of(client), store), store)
         self._clients[client] = known
         while len(self._clients) > LIVE:
             self._clients.popitem(last=False)
@@ -102,10 +106,13 @@ class SimulatedClients:
 
     def _turn_at_home(self, client: ClientId, order: RoundOrder) -> tuple[Turn, SavedState]:
         """The turn of the client that a person labels: its home holds its state, the checkpoint a copy."""
-        self._home = self._home or Home(self._checkpoint.path.parent / HOME)
-        store = HomeStore(self._home, self._world.start(client))
+        store = HomeStore(self._open_home(), self._world.start(client))
         turn = self._make(client, store, store).take_turn(order)
         return turn, self._checkpoint.write_client(client, max(order.round, 0), turn.state.to_arrays())
+
+    def _open_home(self) -> Home:
+        self._home = self._home or Home(self._checkpoint.path.parent / HOME)
+        return self._home
 
     def _make(self, client: ClientId, annotator: Annotator | Truth, store: StateStore) -> Client:
         world = self._world

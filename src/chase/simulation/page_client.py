@@ -1,4 +1,4 @@
-"""The client of a simulated run that a person labels: it lives in a home inside the run directory."""
+"""The clients of a simulated run that people label: one, or all, in a home inside the run directory."""
 
 from __future__ import annotations
 
@@ -12,21 +12,22 @@ from chase.data.resident import DataSet
 from chase.data.texts import LETTERS
 from chase.home.home import Home, HomeCard
 from chase.home.originals import ORIGINALS, keep_files, keep_texts
+from chase.settings import ALL_CLIENTS, Settings
 from chase.simulation.clients import HOME
 from chase.simulation.world import World, owner_names
 
 
 def open_home(run: Path, world: World, data: DataSet, client: ClientId) -> Home:
-    """The home of the client, made when it is first needed."""
+    """The home of the client, or of all of them, made when it is first needed."""
     path = run / HOME
     if (path / "client.json").exists():
         return Home(path)
-    ids, state = world.parts[client], world.start(client)
-    known = state.pools.labeled
-    texts, owners = data.train_texts, owner_names(world.settings, data)
+    members = range(world.settings.clients) if client == ALL_CLIENTS else [client]
+    ids = np.unique(np.concatenate([world.parts[member] for member in members]))
+    texts = data.train_texts
     card = HomeCard(
         client=client,
-        name=f"{data.name}, {owners[client]}" if owners else f"{data.name}, client {client}",
+        name=f"{data.name}, {who_labels(world.settings, data)}",
         classes=data.classes,
         kind=data.train.kind,
         alphabet=alphabet(data),
@@ -39,7 +40,10 @@ def open_home(run: Path, world: World, data: DataSet, client: ClientId) -> Home:
         data={"source": world.settings.data},
         originals=str((path / ORIGINALS).resolve()) if texts is not None else data.originals,
     )
-    initial = dict(zip(known.tolist(), state.labels_of(known).tolist(), strict=True))
+    initial: dict[int, int] = {}
+    for state in (world.start(member) for member in members):
+        known = state.pools.labeled
+        initial |= dict(zip(known.tolist(), state.labels_of(known).tolist(), strict=True))
     inputs = np.ascontiguousarray(data.train.inputs[ids].numpy())
     names = None if data.train_names is None else [data.train_names[row] for row in ids.tolist()]
     path.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -48,6 +52,14 @@ def open_home(run: Path, world: World, data: DataSet, client: ClientId) -> Home:
     if names is not None and data.train_files is not None:
         keep_files(path, names, [data.train_files[row] for row in ids.tolist()])
     return Home.create(path, card, ids, inputs, names, initial)
+
+
+def who_labels(settings: Settings, data: DataSet) -> str:
+    """Whose samples the page shows: a site by its name, a client by its number, or all of them."""
+    if settings.page_client == ALL_CLIENTS:
+        return f"all {settings.clients} clients"
+    owners = owner_names(settings, data)
+    return owners[settings.page_client] if owners else f"client {settings.page_client}"
 
 
 def alphabet(data: DataSet) -> str:

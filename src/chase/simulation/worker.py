@@ -118,8 +118,11 @@ class Worker:
     def _keep(self, header: dict[str, Any], arrays: dict[str, Array]) -> None:
         if header["order"] == 0:
             self._orders.clear()
+        fields = dict(header["fields"])
+        allowances = fields.pop("allowances")
         self._orders[header["order"]] = RoundOrder(
-            **header["fields"],
+            **fields,
+            allowances=None if allowances is None else dict(allowances),
             weights=part_of(arrays, "w."),
             start=part_of(arrays, "s.") or None,
             extras=part_of(arrays, "x."),
@@ -132,6 +135,7 @@ def serve(line: socket.socket, data: int) -> None:
     sys.path[:] = hello["path"]
     arena = Arena.attach(data, hello["layout"])
     worker = Worker(unpack_world(hello["world"], arena.arrays), Checkpoint(Path(hello["checkpoint"]), hello["writer"]))
+    began = time.process_time()  # importing and building are start-up, no cost of a round
     while True:
         header, arrays = frames.receive(line)
         try:
@@ -142,7 +146,7 @@ def serve(line: socket.socket, data: int) -> None:
             answer = {"kind": "broken", "text": traceback.format_exc()}, {}
         if answer is not None:
             header, arrays = answer
-            frames.send(line, {**header, "processor": time.process_time()}, arrays)
+            frames.send(line, {**header, "processor": time.process_time() - began}, arrays)
 
 
 def main() -> None:

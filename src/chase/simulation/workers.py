@@ -86,6 +86,7 @@ def _order_frame(order: RoundOrder, number: int) -> tuple[dict[str, Any], dict[s
         "seed": order.seed,
         "phase": order.phase,
         "track": order.track,
+        "allowances": None if order.allowances is None else list(order.allowances.items()),
     }
     arrays = prefixed("w.", order.weights) | prefixed("x.", order.extras) | prefixed("s.", order.start or {})
     return {"kind": "order", "order": number, "fields": fields}, arrays

@@ -21,7 +21,7 @@ from chase.data import partition, sources
 from chase.data.coverage import Coverage, coverage
 from chase.data.partition import Parts
 from chase.data.resident import DataSet, Samples
-from chase.settings import Settings
+from chase.settings import ALL_CLIENTS, Settings
 
 PARTITIONS: dict[str, Callable[[Settings, DataSet], list[SampleIds]]] = {
     "classes": lambda s, d: partition.by_classes(d.train_labels, s.clients, s.classes_per_client, s.seed),
@@ -86,7 +86,12 @@ def split_among_clients(settings: Settings, data: DataSet) -> Parts:
 
 
 def check_labels(settings: Settings, data: DataSet) -> None:
-    """Refuse to simulate annotators for samples that have no label."""
+    """Refuse what nothing can be learnt from, and to simulate annotators for samples that have no label."""
+    if data.num_classes < 2:
+        raise DataError(
+            f"'{data.name}' has one class only ('{data.classes[0]}'), so nothing can be learnt from it: check "
+            "label_column, or name all `classes`"
+        )
     unknown = int((data.train_labels < 0).sum())
     if unknown and settings.annotator == "oracle" and settings.unlabeled == "refuse":
         total = data.train_labels.size
@@ -99,7 +104,7 @@ def check_labels(settings: Settings, data: DataSet) -> None:
 
 def is_simulated(settings: Settings, client: ClientId) -> bool:
     """Whether a client's annotator is simulated."""
-    return settings.annotator == "oracle" or client != settings.page_client
+    return settings.annotator != "page" or settings.page_client not in (client, ALL_CLIENTS)
 
 
 def left_out(settings: Settings, data: DataSet, parts: Sequence[SampleIds]) -> list[str]:

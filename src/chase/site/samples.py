@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 from chase.client.state import ClientState
 from chase.core.errors import DataError
 from chase.core.randomness import rng
-from chase.core.weights import Array
 from chase.data import folders
 from chase.data.assemble import Raw, agree_classes, duplicates, hold_out, number_labels, statistics
+from chase.data.decoded import DataPart
 from chase.data.options import DataOptions
 from chase.data.readers import PartFiles, is_table, read_part
 from chase.data.resident import Column, Samples
@@ -126,12 +126,13 @@ def init(
         holdout=Holdout.new(found.inputs[testing], numbers[testing], set_apart) if testing.any() else None,
         originals=str(images_in or (path / ORIGINALS).resolve() if found.texts else images_in or ""),
     )
-    return site, found.problems + _leaks(found.inputs[rest], found.inputs[testing])
+    whole = found.part(numbers, None)
+    return site, found.problems + _leaks(whole.take(rest), whole.take(np.flatnonzero(testing)))
 
 
-def _leaks(trained: Array, held: Array) -> tuple[str, ...]:
-    twice = duplicates(trained, held) if held.shape[0] else 0
-    return (f"{twice} of {held.shape[0]} held-out samples equal one that may be trained on",) if twice else ()
+def _leaks(trained: DataPart, held: DataPart) -> tuple[str, ...]:
+    twice = duplicates(trained, held) if held.labels.size else 0
+    return (f"{twice} of {held.labels.size} held-out samples equal one that may be trained on",) if twice else ()
 
 
 def _normalisation(

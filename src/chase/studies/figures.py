@@ -13,7 +13,7 @@ from chase.report.holdings import held_drawing
 from chase.report.requests_section import chance_share, evenness, picks, so_far
 from chase.report.runs import MethodRuns, Numbers, Quantity, RunData, clock, metric
 from chase.report.sections import round_numbers
-from chase.report.statistics import accuracy_after, interval_band, last_shared_round
+from chase.report.statistics import accuracy_after, last_shared_round
 from chase.report.style import Fill
 from chase.studies.results import StudyResult
 
@@ -209,8 +209,7 @@ def labelled_share(methods: Sequence[MethodRuns]) -> Drawing | None:
             continue
         share = method.table(share_labelled)[:, ends].mean(axis=0)
         each = np.stack([smooth(row) for row in method.table(metric("test_accuracy"))[:, ends]])
-        low, high = interval_band(100 * each)
-        curves.append(plots.Curve(method.label, 100 * share, 100 * each.mean(axis=0), low, high))
+        curves.append(plots.Curve.over_seeds(method.label, 100 * share, 100 * each))
     if all(c is None for c in curves):
         return None
     title = "Accuracy over the labelled share"

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from chase.core.errors import RunDirectoryError
+from chase.core.errors import DataError, RunDirectoryError
 from chase.core.files import Held, locked, read_jsonl, write_atomically
 from chase.run.record import LOCK
 from chase.studies.estimate import seconds_a_round, seconds_to_start
@@ -36,7 +36,7 @@ class Progress:
     expected: float
     """Seconds a round by the estimate."""
     state: str = "waiting"
-    """waiting, running, done or failed."""
+    """waiting, running, done or failed; in a dry run also missing: its data is not here."""
     rounds: int = 0
     at_start: int = 0
     """Rounds that were done before this runner began."""
@@ -73,7 +73,7 @@ class Progress:
     @property
     def left(self) -> float:
         """Seconds that the rounds left take by the estimate."""
-        if self.state in ("done", "failed"):
+        if self.state in ("done", "failed", "missing"):
             return 0.0
         rounds = max(0, self.job.settings.rounds - self.rounds) * self.expected
         return rounds + (self.start_seconds if self.state == "waiting" else 0.0)
@@ -87,22 +87,41 @@ def seconds_left(jobs: Sequence[Progress], workers: int) -> float:
     return pace * max(sum(p.left for p in jobs) / workers, max((p.left for p in jobs), default=0.0))
 
 
-def look(plan: StudyPlan, jobs: Sequence[StudyJob], starts: bool = False) -> list[Progress]:
-    """Where each job stands; the same run in two parts of a study is one job. ``starts``: measure their start too."""
+def look(plan: StudyPlan, jobs: Sequence[StudyJob], dry: bool = False) -> list[Progress]:
+    """Where each job stands; the same run in two parts of a study is one job.
+
+    ``dry``: nothing is run after this, so measure the start of jobs too, and go on past data that is missing.
+    """
     once = {job.name: job for job in jobs}
-    found = []
+    found: list[Progress] = []
+    missing: dict[str, str] = {}
     for job in once.values():
         progress = Progress(job, 1.0)
         progress.update(plan.directory)
         if is_done(plan.directory, job):
             progress.state = "done"
             progress.rounds = len(read_jsonl(plan.directory / job.name / "metrics.jsonl"))  # packed, if exported
-        else:
+        elif not dry:
             progress.expected = seconds_a_round(job.settings)
-            progress.start_seconds = seconds_to_start(job.settings) if starts else 0.0
+        else:
+            _estimate(progress, missing)
         progress.at_start, progress.seconds = progress.rounds, 0.0
         found.append(progress)
     return found
+
+
+def _estimate(progress: Progress, missing: dict[str, str]) -> None:
+    """Seconds of a job that is not begun; what its data lacks is remembered, so that it is looked for once."""
+    settings = progress.job.settings
+    place = f"{settings.data}|{settings.data_dir}"
+    if place not in missing:
+        try:
+            progress.expected = seconds_a_round(settings)
+            progress.start_seconds = seconds_to_start(settings)
+            return
+        except DataError as error:
+            missing[place] = str(error)
+    progress.state, progress.problem = "missing", missing[place]
 
 
 class Running:
