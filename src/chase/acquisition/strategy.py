@@ -8,6 +8,7 @@ generator, through ``top_k``, never to array order.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Protocol
 
 import numpy as np
@@ -37,8 +38,8 @@ class AcquisitionStrategy(Protocol):
         """What must be kept for it: names out of ``NEEDS``."""
         ...
 
-    def select(self, pool: PoolView, budget: int, rng: np.random.Generator) -> SampleIds:
-        """At most ``budget`` distinct ids among ``pool.ids``."""
+    def select(self, pool: PoolView, budget: int, rng: np.random.Generator) -> SampleIds | Sequence[int]:
+        """At most ``budget`` distinct ids among ``pool.ids``, as an array or a list."""
         ...
 
 

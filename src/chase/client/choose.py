@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import torch
+from numpy.typing import ArrayLike
 
 from chase.acquisition.pool_view import Models, PoolView, Which
 from chase.acquisition.strategy import picks_by_chance
@@ -97,8 +98,14 @@ def count_picks(view: PoolView, chosen: SampleIds, costs: Costs) -> None:
         costs.chance_picks += picks_by_chance(view.scores, view.scores[np.searchsorted(view.ids, chosen)])
 
 
-def checked(chosen: SampleIds, view: PoolView, budget: int, strategy: str) -> SampleIds:
-    """The choice, if it is one: at most ``budget`` candidates."""
+def checked(choice: ArrayLike, view: PoolView, budget: int, strategy: str) -> SampleIds:
+    """The choice, if it is one: at most ``budget`` candidates, each once, as an array or a list of ids."""
+    found = np.asarray(choice)
+    if found.ndim != 1 or (found.size and not np.issubdtype(found.dtype, np.integer)):
+        raise SettingsError(f"strategy '{strategy}' must return ids of samples as an array or list, not {choice!r:.70}")
+    chosen = found.astype(np.int64)
+    if np.unique(chosen).size < chosen.size:
+        raise SettingsError(f"strategy '{strategy}' chose a sample twice")
     if chosen.size > budget:
         raise SettingsError(f"strategy '{strategy}' chose {chosen.size} samples, but {budget} may be asked for")
     stray = chosen[~is_in(chosen, view.ids)]

@@ -30,6 +30,7 @@ from chase.server.server import new_start
 from chase.settings import Settings
 from chase.simulation.engines import make_engine
 from chase.simulation.page_client import open_home
+from chase.simulation.rehearsal import rehearse
 from chase.simulation.world import (
     World,
     check_labels,
@@ -101,7 +102,8 @@ class Experiment:
         check_labels(settings, data)
         parts = split_among_clients(settings, data)
         table = count_coverage(settings, data, parts)
-        new_start(net_spec(settings, data), settings)
+        start = new_start(net_spec(settings, data), settings)
+        rehearse(World.of(settings, data, parts), start)
         card = ModelCard.of(net_spec(settings, data), data)
         record = Record.create(out, settings, card.to_json())
         data_check.keep(out, settings, data)
