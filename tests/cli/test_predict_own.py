@@ -42,7 +42,9 @@ def test_the_exported_programs_and_the_card_agree_with_the_run(chase, table_run,
     assert chase("export", table_run, "--format", "onnx", "--which", "best").code == 0  # executed before it counts
     assert chase("export", table_run).code == 0
     card = (table_run / "export" / "MODEL_CARD.md").read_text()
-    assert "Accuracy on the test set" in card
+    assert "balanced accuracy: " in card
+    assert "| class | sensitivity | specificity | AUC | test samples |" in card
+    assert "| site | samples | initial labels | accuracy on its classes |" in card
     assert "to be filled in" in card
     assert "| a |" in card
     best = read_trained(table_run, "best")

@@ -72,9 +72,12 @@ def test_a_curve_is_the_mean_of_the_rounds_that_all_runs_share(make_run):
     assert drawn is not None
     np.testing.assert_allclose(drawn.x, [1, 3])
     np.testing.assert_allclose(drawn.mean, [20, 40])
-    half = 12.706 * 10  # t(0.975, 1) times the standard error
-    np.testing.assert_allclose(drawn.low, [20 - half, 40 - half], atol=0.01)
-    np.testing.assert_allclose(drawn.high, [20 + half, 40 + half], atol=0.01)
+    np.testing.assert_allclose(drawn.each, [[10, 30], [30, 50]])  # two seeds: each of them instead of a band
+    more = [make_run(f"more{seed}", [0.1 if seed % 2 else 0.3], seed=seed, mu=0.7) for seed in range(4)]
+    band = plots.curve(by_method(find_runs(more))[0], metric("round"), accuracy)
+    assert band is not None
+    half = 3.1824 * 11.547 / 2  # t(0.975, 3) times the standard error
+    np.testing.assert_allclose([band.low[0], band.high[0]], [20 - half, 20 + half], atol=0.01)
 
 
 def test_a_curve_over_labels_keeps_the_last_round_of_equal_labels():

@@ -89,7 +89,7 @@ BRIEF = ("method", "runs", "rounds", "accuracy, %", "labels", "seconds", "inferr
 
 def brief(table: ReportTable, columns: Sequence[str] = BRIEF) -> ReportTable:
     """Some columns of a table, as many as a terminal has room for."""
-    main = [table.columns[3]] if table.columns[3] not in columns else []
+    main = [table.columns[3]] if columns is BRIEF and table.columns[3] not in columns else []
     columns = [*columns[:3], *main, *columns[3:]]
     places = [list(table.columns).index(column) for column in columns]
     return ReportTable(
