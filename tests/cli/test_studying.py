@@ -23,6 +23,18 @@ TINY = (
 )
 
 
+def test_a_dry_run_names_what_the_data_cannot_give(chase, tmp_path: Path) -> None:
+    """One round is no more than a cycle; 30 rounds of ReCo ask for more than a tenth of digits has."""
+    place = ("--data", "digits", "--seeds", "1", "--scale", "0.1", "--out", tmp_path / "s", "--dry-run")
+    shown = chase("study", "ablation", "--rounds", "30", *place).out
+    assert shown.count("note: ") == 1, "once per scene, not per arm"
+    assert "clients run out of samples to ask for before round 30" in shown
+    body = json.loads(chase("study", "cycles", "--rounds", "1", *place, "--arm", "EV", "--json").out)
+    assert len(body["notes"]) == 8
+    assert "so nobody is asked" in body["notes"][0]
+    assert json.loads(chase("study", "ablation", "--rounds", "2", *place, "--json").out)["notes"] == []
+
+
 def test_a_dry_run_says_what_and_how_long_and_writes_nothing(chase, tmp_path: Path) -> None:
     shown = chase("study", "ablation", *TINY, "--out", tmp_path / "s", "--dry-run")
     assert shown.code == 0

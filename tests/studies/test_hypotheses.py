@@ -165,7 +165,7 @@ def test_the_table_at_the_top_is_over_the_seeds_that_all_arms_of_a_row_have() ->
     assert first[5].startswith("70.0 (")
     assert first[6:] == [NONE, NONE, NONE]
     assert theirs[1:5] == ["equal weights, 64x64 pixels, shared shards", "60", "1", "90.0"]
-    assert paper == ["MNIST", "*the paper*", "50", "3", "75.0", "78.9", "79.6", NONE, NONE]
+    assert paper == ["MNIST", "*the paper*, weights by labels", "50", "3", "75.0", "78.9", "79.6", NONE, NONE]
     assert main_table(groups[3:]) is None, "five rounds say nothing of accuracy"
 
 

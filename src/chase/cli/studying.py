@@ -26,6 +26,7 @@ from chase.report.cells import Cell
 from chase.report.tables import ReportTable, duration
 from chase.studies import recommend
 from chase.studies.catalog import all_studies, find_study
+from chase.studies.estimate import shortages_of
 from chase.studies.job import is_done
 from chase.studies.plan import Options, StudyJob, StudyPlan, plan, plan_file, write_plan
 from chase.studies.runner import Progress, Running, RunningJob, check, held, look, run_jobs, seconds_left
@@ -209,7 +210,7 @@ def show_plan(work: StudyPlan, workers: int, as_json: bool) -> None:
     if as_json:
         jobs = {name: {"state": p.state, "rounds": p.rounds, "seconds": p.left} for name, p in progress.items()}
         body = {"study": work.study, "jobs": jobs, "seconds": left, "missing": missing(progress.values())}
-        print(json.dumps(body))
+        print(json.dumps(body | {"notes": foreseen(progress.values())}))
         return
     groups: dict[tuple[str, str], list[Progress]] = {}
     for job in work.jobs:
@@ -234,11 +235,22 @@ def show_plan(work: StudyPlan, workers: int, as_json: bool) -> None:
     print(f"{len(progress)} jobs{some}, {left_text}" + (f", not counting {lacking} without data" if lacking else ""))
     for problem in missing(progress.values()):
         print(f"missing: {problem}")
+    for note in foreseen(progress.values()):
+        print(f"note: {note}")
 
 
 def missing(progress: Iterable[Progress]) -> list[str]:
     """What stands in the way of jobs, each reason once."""
     return list(dict.fromkeys(p.problem for p in progress if p.state == "missing"))
+
+
+def foreseen(progress: Iterable[Progress]) -> list[str]:
+    """What the data cannot give, scene by scene, told by the first job of each that asks for labels."""
+    first: dict[str, StudyJob] = {}
+    for p in progress:
+        if p.state != "missing" and p.job.settings.budget > 0:
+            first.setdefault(p.job.scene, p.job)
+    return [f"{scene}: {text}" for scene, job in first.items() for text in shortages_of(job.settings)]
 
 
 class StudyProgress:

@@ -19,7 +19,7 @@ from chase.data.resident import DataSet
 from chase.learning.training import TrainingOptions, TrainingTask, train
 from chase.run.experiment import net_spec
 from chase.settings import DataSettings, Settings
-from chase.simulation.world import load_data, split_among_clients
+from chase.simulation.world import count_coverage, load_data, shortages, split_among_clients
 
 SAMPLE_LABELS, SAMPLE_WATCHED, SAMPLE_EPOCHS = 100, 400, 2
 DECISIVE = {*DataSettings.model_fields, "clients", "partition", "min_owned", "net", "dropout", "batch_size"}
@@ -88,6 +88,12 @@ def held(settings: Settings, data: DataSet) -> int:
     if settings.partition != "natural":
         return len(data.train)
     return int(split_among_clients(settings, data).sizes.sum())
+
+
+def shortages_of(settings: Settings) -> list[str]:
+    """What the data cannot give over the rounds of a job, told before it runs."""
+    data = load_data(settings)
+    return shortages(settings, count_coverage(settings, data, split_among_clients(settings, data)))
 
 
 @lru_cache(maxsize=1)

@@ -27,8 +27,9 @@ SHORTEST = 10
 CAPTION = "Test accuracy in % of federated active learning where clients differ in how much they label, by method:\n"
 TABLE_NOTE = f"""Mean of the last {LAST} rounds over the seeds that all methods of a row have, with a 95 % interval.
 Random selection, EV (the samples of highest epistemic variation) and CHASe (EV with an alignment loss; all-global: as
-its authors' code aligns) buy the same number of labels. Weights: how much a client counts in the average. The paper's
-figures are of one round, as its text weighs clients: by labels.
+its authors' code aligns) buy the same number of labels. Weights: how much a client counts in the average. Unless a row
+says otherwise clients are unequal as in the paper (ReCo): two of ten label ten samples every round, six label seven
+every third round, two label five every fifth. The paper's figures are of one round.
 """
 MOST_NAMED = 4
 """Hypotheses that a sentence names; the others are counted."""
@@ -103,7 +104,7 @@ def paper_row(data: str, rounds: int) -> list[list[Cell]]:
     if not reached or not any(rows.values()):
         return []
     cells = [number(rows[arm].get(reached[-1]), 1) if rows.get(arm) else NONE for arm in ARMS]
-    return [[name_of_data(data), "*the paper*", str(reached[-1]), "3", *cells]]
+    return [[name_of_data(data), "*the paper*, weights by labels", str(reached[-1]), "3", *cells]]
 
 
 def three_sentences(found: Sequence[Finding]) -> str:
