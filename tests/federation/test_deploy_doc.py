@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -44,23 +45,53 @@ def test_the_loopback_version_runs_as_written(tmp_path: Path) -> None:
         said, _ = shell.communicate(timeout=850)
         assert shell.returncode == 0, said
         assert "finished: all 2 rounds done" in said
+        assert said.count("finished: all 3 rounds done") == 2
         assert said.count("may connect") == 3
-        assert said.count("disconnected") == 3
+        assert said.count("disconnected") == 4
+        assert said.count("\nhealthy") == 2
+        assert "chase_rounds_done 2\n" in said
+        assert "no damage" in said
+        assert "server certificate renewed" in said
+        assert "round 2 is the last one now" in said
         assert "taken down" in said
         assert not group_lives(shell.pid)
         metrics = Record.open(tmp_path / "fed" / "run").metrics
-        assert [line["took_part"] for line in metrics] == [3, 3]
+        assert [line["took_part"] for line in metrics] == [3, 3, 3]
         assert metrics[-1]["site_count"] > 50
-        assert sorted(e["site"] for e in events(tmp_path / "fed" / "run") if e["what"] == "joined") == [
-            "site-a",
-            "site-b",
-            "site-c",
-        ]
+        joined = {e["site"] for e in events(tmp_path / "fed" / "run") if e["what"] == "joined"}
+        assert joined == {"site-a", "site-b", "site-c"}
     finally:
         for registry in tmp_path.glob("*/processes.json"):
             take_down(registry)
         signal_groups([shell.pid], signal.SIGKILL)
         shell.wait()
+
+
+@pytest.mark.federation
+@pytest.mark.timeout(600)
+def test_a_wheel_file_is_all_that_an_installation_needs(tmp_path: Path) -> None:
+    """Built here and installed without an index; what it depends on is there already."""
+    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "-q"]
+    root = DOC.parents[1]
+    source = tmp_path / "source"
+    shutil.copytree(root, source, ignore=shutil.ignore_patterns(".git", ".venv", "build", "*.egg-info", "__pycache__"))
+    subprocess.run([*pip, "wheel", str(source), "--no-deps", "-w", str(tmp_path)], check=True)
+    (wheel,) = tmp_path.glob("chase_fal-*.whl")
+    place = tmp_path / "installed"
+    subprocess.run([*pip, "install", "--no-index", "--no-deps", "--target", str(place), str(wheel)], check=True)
+    env = {**os.environ, "PYTHONPATH": str(place)}
+
+    def chase(*arguments: str) -> str:
+        command = [sys.executable, "-m", "chase", *arguments]
+        return subprocess.run(command, env=env, cwd=tmp_path, check=True, capture_output=True, text=True).stdout
+
+    assert "serve" in chase("federation", "--help")
+    where = [sys.executable, "-c", "import chase; print(chase.__file__)"]
+    found = subprocess.run(where, env=env, cwd=tmp_path, check=True, capture_output=True, text=True).stdout
+    assert found.startswith(str(place))
+    assert "fingerprint of keys/ca.crt" in chase("federation", "init", "fed", "--port", "23092")
+    for data in ("report/report.css", "presets/digits.toml", "home/page", "report/templates"):
+        assert (place / "chase" / data).exists(), data
 
 
 def test_every_command_and_option_that_it_names_exists() -> None:

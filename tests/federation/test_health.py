@@ -81,10 +81,11 @@ def test_a_ca_that_ends_soon_cannot_renew(tmp_path: Path, monkeypatch: pytest.Mo
 
 def test_a_monitor_reads_the_state(federation: FederationDirectory) -> None:
     text = metrics_text(federation)
-    assert "chase_up 0\n" in text
+    assert "# TYPE chase_up gauge\nchase_up 0\n" in text
+    assert "# TYPE chase_late_total counter\nchase_late_total 0\n" in text
     assert "chase_rounds_done 0\n" in text
     assert "chase_certificate_days_left 82" in text
-    assert CliRunner().invoke(app, ["federation", "metrics", str(federation.path)]).stdout.startswith("chase_up 0")
+    assert CliRunner().invoke(app, ["federation", "metrics", str(federation.path)]).stdout == text
 
 
 def test_flipped_bits_in_a_sample_are_found_named_at_the_site_and_refused_by_the_handshake(tmp_path: Path) -> None:

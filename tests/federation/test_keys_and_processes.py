@@ -12,7 +12,7 @@ import pytest
 
 from chase.core.errors import FederationError
 from chase.core.processes import group_lives, started
-from chase.federation.ops import keys, launch
+from chase.federation.ops import keys, launch, processes
 from chase.federation.ops.processes import (
     ProcessSpec,
     Supervisor,
@@ -180,3 +180,22 @@ def test_a_process_that_took_over_a_number_is_not_mistaken_for_ours() -> None:
     assert not alive({"pid": os.getpid(), "started": 1})
     assert not alive({"pid": 2**22 - 1, "started": 0})
     assert end_groups([]) == []
+
+
+def test_a_log_is_turned_over_while_its_process_writes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(processes, "LARGEST_LOG", 1000)
+    log = tmp_path / "talk.log"
+    talk = "import time\nwhile True:\n    print('x' * 99, flush=True)\n    time.sleep(0.01)"
+    with Supervisor(tmp_path / "processes.json") as supervisor:
+        supervisor.start(ProcessSpec("talk", (sys.executable, "-c", talk), log))
+        end = time.monotonic() + 60
+        while not log.with_name("talk.log.1").exists():
+            assert time.monotonic() < end
+            supervisor.tend()
+            time.sleep(0.02)
+        seen = log.stat().st_size
+        while log.stat().st_size <= seen:  # it goes on writing to the same file
+            assert time.monotonic() < end
+            time.sleep(0.02)
+    assert log.with_name("talk.log.1").stat().st_size > 1000
+    assert set(log.read_text()) <= {"x", "\n"}

@@ -107,10 +107,15 @@ def init(
     federation = found(directory, chosen, rules, secure=not insecure, hosts=host or [], port=port, agreement=agreed)
     print(f"federation in {directory}, SuperLink on {federation.address[0]}:{federation.address[1]}")
     if not insecure:
-        from chase.federation.ops.certificates import fingerprint
-
-        print(f"fingerprint of keys/ca.crt, to compare by phone: {fingerprint(directory / 'keys' / 'ca.crt')}")
+        say_fingerprint(federation)
     print(f"give every site {directory / 'agreement.json'}" + ("" if insecure else f" and {directory / 'keys/ca.crt'}"))
+
+
+def say_fingerprint(federation: FederationDirectory) -> None:
+    """Print what two people compare by phone."""
+    from chase.federation.ops.certificates import fingerprint
+
+    print(f"fingerprint of keys/ca.crt, to compare by phone: {fingerprint(federation.path / 'keys' / 'ca.crt')}")
 
 
 def admit(
@@ -169,6 +174,8 @@ def serve(
     federation = FederationDirectory(directory)
     if not federation.secure:
         warn_insecure()
+    else:
+        say_fingerprint(federation)
     jobs = server_jobs(federation)
     message = "serving on {}:{}".format(*federation.address)
     if proxy_at:

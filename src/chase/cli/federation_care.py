@@ -8,6 +8,8 @@ from typing import Annotated
 
 import typer
 
+from chase.core.errors import ChaseError
+
 DirArg = Annotated[Path, typer.Argument(help="The federation's directory, at the server.")]
 HomeArg = Annotated[Path, typer.Argument(help="The site's directory.")]
 
@@ -78,8 +80,11 @@ def metrics(
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            body = metrics_text(federation).encode()
-            self.send_response(200)
+            try:
+                status, body = 200, metrics_text(federation).encode()
+            except (ChaseError, OSError) as error:  # the monitor is told, and may ask again
+                status, body = 500, f"{error}\n".encode()
+            self.send_response(status)
             self.send_header("content-type", "text/plain; version=0.0.4")
             self.send_header("content-length", str(len(body)))
             self.end_headers()

@@ -121,4 +121,11 @@ def metrics_text(federation: FederationDirectory) -> str:
     if federation.secure:
         values.append(("chase_certificate_days_left", "", days_left(federation.path / "keys" / "server.pem")))
     values.append(("chase_events_total", "", len(events(federation.run))))
-    return "".join(f"{name}{label} {value}\n" for name, label, value in values if value is not None)
+    lines, seen = list[str](), set[str]()
+    for name, label, value in values:
+        if value is not None:
+            kind = "counter" if name.endswith("_total") else "gauge"
+            lines += [] if name in seen else [f"# TYPE {name} {kind}"]
+            lines.append(f"{name}{label} {value}")
+            seen.add(name)
+    return "\n".join(lines) + "\n"

@@ -13,7 +13,7 @@ from chase.report.sections import Section
 
 MOST = 200
 """Events shown; a longer history is in the run directory."""
-COLUMNS = ("late", "busy", "missing", "absent", "refused")
+COLUMNS = ("late", "busy", "missing", "absent", "clipped", "refused")
 
 
 def federation_section(methods: Sequence[MethodRuns]) -> Section | None:
@@ -25,10 +25,9 @@ def federation_section(methods: Sequence[MethodRuns]) -> Section | None:
 
 
 def _of(run: RunData) -> tuple[Markup, Markup]:
+    lines = [line for line in run.metrics if isinstance(line.get("sites"), Mapping)]
     rounds = tables.ReportTable(
-        ("round", "took part", *COLUMNS),
-        [_round(line) for line in run.metrics if isinstance(line.get("sites"), Mapping)],
-        text_columns=len(COLUMNS) + 2,
+        ("round", "took part", *COLUMNS), [_round(line) for line in lines], text_columns=len(COLUMNS) + 2
     )
     events = read_jsonl(run.path / "events.jsonl")
     history = tables.ReportTable(
@@ -37,7 +36,15 @@ def _of(run: RunData) -> tuple[Markup, Markup]:
         text_columns=4,
     )
     note = f"The last {MOST} of {len(events)} events; all are in events.jsonl." if len(events) > MOST else ""
-    return html_table(rounds), html_table(history, note)
+    return html_table(rounds, _privacy(lines)), html_table(history, note)
+
+
+def _privacy(lines: Sequence[Mapping[str, Any]]) -> str:
+    """What differential privacy has spent, where it is on."""
+    spent = lines[-1].get("dp_epsilon") if lines else None
+    if spent is None:
+        return ""
+    return f"Differential privacy of sites: epsilon {spent:.2f} spent at delta {lines[-1]['dp_delta']:g}."
 
 
 def _round(line: Mapping[str, Any]) -> list[str]:

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
@@ -24,7 +26,7 @@ from chase.core.processes import ask_to_be_told, group_lives, is_same, started
 GRACE = 10.0
 """Seconds between asking a process to end and killing it."""
 LARGEST_LOG = 10 << 20
-"""Bytes from which on a log is turned over at the next start of its process."""
+"""Bytes from which on a log is turned over: one older file is kept."""
 SLOWEST = 15.0
 """Seconds at most between two starts of a process that keeps ending."""
 
@@ -66,6 +68,14 @@ def turn_over(log: Path) -> None:
     """Begin a new log where the old one is large; one old one is kept."""
     if log.exists() and log.stat().st_size > LARGEST_LOG:
         log.replace(log.with_name(f"{log.name}.1"))
+
+
+def roll(log: Path) -> None:
+    """The same while its process writes: the text is copied and the file emptied, which appending survives."""
+    with suppress(OSError):  # no space for a copy: later
+        if log.stat().st_size > LARGEST_LOG:
+            shutil.copyfile(log, log.with_name(f"{log.name}.1"))
+            os.truncate(log, 0)
 
 
 @dataclass
@@ -121,6 +131,7 @@ class Supervisor:
         for name, running in self._running.items():
             code = running.process.poll()
             if code is None:
+                roll(running.job.log)
                 continue
             if running.next_start == 0.0:
                 said.append(f"{name} ended with code {code}")
