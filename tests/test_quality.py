@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
+import torch
 from sklearn.metrics import balanced_accuracy_score, roc_auc_score
+from support import small_settings
 
+from chase.report.html import render
+from chase.report.runs import read_run
+from chase.run.experiment import Experiment
+from chase.server.evaluation import score
 from chase.server.quality import auc, expected_calibration_error, quality, reliability, sensitivity_specificity, wilson
 
 LABELS = np.array([0, 0, 0, 1, 1, 2])
@@ -48,3 +56,21 @@ def test_all_together() -> None:
     assert found["balanced_accuracy"] == pytest.approx(balanced_accuracy_score(LABELS, PROBABILITIES.argmax(axis=1)))
     assert found["accuracy_interval"][0] < found["accuracy"] < found["accuracy_interval"][1]
     assert [row["tested"] for row in found["classes"]] == [3, 2, 1]
+
+
+def test_the_calibration_error_of_the_report_is_that_of_the_metrics() -> None:
+    """One number by two paths: bins of the reliability diagram, and the line of metrics."""
+    draw = np.random.default_rng(1)
+    outputs = torch.from_numpy(draw.normal(size=(300, 4)))
+    labels = draw.integers(0, 4, 300)
+    found = quality(outputs.softmax(dim=1).numpy(), labels, ("a", "b", "c", "d"))
+    assert found["ece"] == pytest.approx(score(outputs, labels, 4).calibration_error)
+
+
+def test_a_reliability_diagram_is_in_the_report_of_every_learner(tmp_path: Path) -> None:
+    for name, changes in {"network": {}, "closed": {"learner": "closed-form", "filters": 8, "fit_passes": 1}}.items():
+        experiment = Experiment.begin(small_settings(strategy="random", rounds=2, **changes), tmp_path / name)
+        line = experiment.run()[-1]
+        page = render([read_run(tmp_path / name)])
+        assert "Reliability: how often a prediction is right, by how sure the model was" in page
+        assert f"random (ECE {line['calibration_error']:.3f})" in page

@@ -15,7 +15,7 @@ from chase.report.tables import ReportTable
 NOTE = (
     "The run of the lowest seed, on its whole test set. Interval: 95 % (Wilson), over test samples, not over seeds. "
     "Majority: always naming the most frequent class. AUC: one class against the rest, mean over classes. ECE: mean "
-    "gap between confidence and accuracy in ten bins."
+    "gap between confidence and accuracy in 15 bins."
 )
 TITLES = ("method", "accuracy, %", "interval, %", "majority, %", "balanced accuracy, %", "AUC", "ECE", "test samples")
 
@@ -27,8 +27,13 @@ def quality_section(methods: Sequence[MethodRuns]) -> Section | None:
         return None
     parts = [html_table(ReportTable(TITLES, [_row(label, q) for label, q in known]), NOTE)]
     title = "Reliability: how often a prediction is right, by how sure the model was"
-    drawn = charts.reliability(title, {label: found["reliability"] for label, found in known})
-    parts.append(html_figure(drawn, title, "On the diagonal a model is as sure as it is right; below it, too sure."))
+    bins = {f"{label} (ECE {found['ece']:.3f})": found["reliability"] for label, found in known}
+    drawn = charts.reliability(title, bins)
+    parts.append(
+        html_figure(
+            drawn, title, f"{'; '.join(bins)}. On the diagonal a model is as sure as it is right; below it, too sure."
+        )
+    )
     for label, found in known:
         parts += [html_table(_by_class(label, found)), html_table(_reliability(label, found))]
     return Section("quality", "How good the last model is", together(parts))

@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from chase.closed_form.calibration import BINS
+
 Probabilities = NDArray[np.float64]
 Labels = NDArray[np.int64]
-BINS = 10
-"""Bins of the reliability diagram."""
 SURE = 1.959964
 """Standard deviations of a 95 % interval."""
 
