@@ -140,6 +140,11 @@ class ModelSettings(SettingsGroup):
     ridge: float = Field(
         0.0, ge=0, description="closed-form learner or head: ridge weight (0 = by generalised cross-validation)"
     )
+    temperature: Literal["closed-form", "leave-one-out"] = Field(
+        "closed-form",
+        description="closed-form: how scores become probabilities: closed-form (from the sums alone) or leave-one-out "
+        "(clients also send summed losses of their labelled samples, each left out; orders grow by features squared)",
+    )
     min_labels: int = Field(
         0,
         ge=0,
@@ -418,6 +423,10 @@ class Settings(  # the last group first: pydantic collects the fields of the las
             raise SettingsError(
                 "head = 'closed-form' is solved from sums over all clients, but form = 'isolated' keeps them apart: "
                 "leave one out"
+            )
+        if self.temperature == "leave-one-out" and (self.learner == "network" or self.form == "isolated"):
+            raise SettingsError(
+                "temperature = 'leave-one-out' is for learner = 'closed-form' and one global model: leave it out"
             )
         if self.normalisation != "statistics" and (self.channel_mean or self.channel_std):
             raise SettingsError(

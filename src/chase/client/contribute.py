@@ -18,7 +18,9 @@ from numpy.typing import NDArray
 from chase.client.context import ClientContext, Costs, turn_metrics
 from chase.client.state import ClientState
 from chase.closed_form import ridge
-from chase.closed_form.calibration import closed_form
+from chase.closed_form.calibration import closed_form, left_out, log_losses
+from chase.closed_form.feature_map import decode
+from chase.closed_form.leave_one_out import LOO, LOSSES, leverage
 from chase.closed_form.model import ClosedFormNet
 from chase.closed_form.sums import Sums
 from chase.core.errors import DataError, SettingsError
@@ -109,7 +111,21 @@ def contribute(
         extras = {f"{SUM}{name}": array for name, array in change.to_arrays().items()}
         kept = {"pending_ids": ids, "pending_labels": labels, "pending_round": np.array([order.round])}
         state = replace(state, extras={**state.extras, **kept})
-    return state, extras, local_model(context, state, order)
+    return state, {**extras, **left_out_losses(context, state, order)}, local_model(context, state, order)
+
+
+def left_out_losses(context: ClientContext, state: ClientState, order: RoundOrder) -> dict[str, Array]:
+    """Summed losses of the samples that the server has, each left out, at fixed temperatures; none unless asked for."""
+    ids, labels = sent(state)
+    stay = is_in(ids, state.ids)  # a sample may have been forgotten since
+    ids, labels = ids[stay], labels[stay]
+    if f"{LOO}about" not in order.extras or ids.size < max(1, context.settings.min_labels):
+        return {}
+    set_weights(context.net, order.weights)
+    rows, net = context.samples.rows(ids), model_of(context)
+    scores = logits(net, context.samples, rows).double().numpy() * order.extras[f"{LOO}about"][1]
+    features = decode(net.codes(context.samples, rows)).astype(np.float64)
+    return {LOSSES: log_losses(left_out(scores, labels, leverage(features, order.extras)), labels)}
 
 
 def confirmed(state: ClientState, order: RoundOrder, client: int) -> ClientState:

@@ -25,9 +25,9 @@ TEMPERATURES = np.geomspace(0.01, 1.0, 41)
 BINS = 15
 
 
-def closed_form(noise: float) -> float:
+def closed_form(noise: float, sharpness: float = SHARPNESS) -> float:
     """The temperature for a head with this expected squared error per class."""
-    return float(np.clip(SHARPNESS * np.sqrt(max(noise, 0.0)), TEMPERATURES[0], TEMPERATURES[-1]))
+    return float(np.clip(sharpness * np.sqrt(max(noise, 0.0)), TEMPERATURES[0], TEMPERATURES[-1]))
 
 
 def softmax(scores: Reals) -> Reals:

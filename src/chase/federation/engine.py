@@ -192,6 +192,8 @@ def check_privacy(rules: Rules, settings: Settings) -> None:
         raise FederationError(
             "dp_epsilon clips changes of a network: learner = closed-form has none; use secure = true"
         )
+    if rules.secure and settings.temperature == "leave-one-out":
+        raise FederationError("secure = true sums labelled samples alone: use temperature = closed-form")
     if (rules.secure or rules.dp_epsilon) and settings.head == "closed-form":
         raise FederationError(
             "secure = true and dp_epsilon cover the weights alone: head = closed-form also sends sums"

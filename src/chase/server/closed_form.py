@@ -9,7 +9,9 @@ import numpy as np
 
 from chase.client.contribute import FIT, PREPARE, RECEIVED, SUM, sum_shapes
 from chase.client.solved_head import HEAD_SUM, SOLVED
+from chase.closed_form.calibration import SHARPNESS, TEMPERATURES
 from chase.closed_form.feature_map import add
+from chase.closed_form.leave_one_out import LOO, LOSSES, sharpness, system
 from chase.closed_form.model import ClosedFormNet, build_model
 from chase.closed_form.sums import Sums
 from chase.core.errors import SettingsError, UpdateError
@@ -46,6 +48,8 @@ class ClosedFormServer(Server):
         """Named sums as they travel; added up exactly."""
         self._received = np.full(settings.clients, -(2**31), dtype=np.int64)
         self._fit: dict[str, Array] = {}
+        self._solved = np.array([0.0, 0.0, 0.0, SHARPNESS])
+        """Ridge weight, temperature and expected error of the last head, and how sharp its probabilities are."""
 
     @property
     def preparation(self) -> range:
@@ -59,6 +63,8 @@ class ClosedFormServer(Server):
             order = RoundOrder(self.run, round, self.settings.seed, self.weights, phase=PREPARE, extras=extras)
             return dict.fromkeys(range(self.settings.clients), order)
         self.extras = {RECEIVED: self._received.copy()}
+        if self.settings.temperature == "leave-one-out" and self._solved[1] > 0:
+            self.extras |= system(Sums.from_arrays(self._sums), float(self._solved[0]), float(self._solved[1]))
         return super().orders(round)
 
     def aggregate(
@@ -72,14 +78,20 @@ class ClosedFormServer(Server):
         if ordered[0].round < 1:
             self._fit_step(ordered[0].round, ordered)
             return
+        self._sharpen([update.extras[LOSSES] for update in ordered if LOSSES in update.extras])
         for update in ordered:
             try:
-                if update.extras:
+                if any(name.startswith(SUM) for name in update.extras):
                     self._take(update)
             except UpdateError as error:  # one client's sums must not stop the others
                 self.notes.append(f"refused: {error}")
         if self.settings.form != "isolated":
             self._solve()
+
+    def _sharpen(self, losses: Sequence[Array]) -> None:
+        """Fit how sharp probabilities are by the clients' losses under the last head; the next one keeps it."""
+        if losses:
+            self._solved[3] = sharpness(np.sum(losses, axis=0), float(self._solved[2]))
 
     def _take(self, update: ClientUpdate) -> None:
         """Add a client's change; one that does not fit, or removes what is not there, is refused whole."""
@@ -102,18 +114,19 @@ class ClosedFormServer(Server):
 
     def _solve(self) -> None:
         try:
-            found = solved_head(Sums.from_arrays(self._sums), self.settings.ridge or None)
+            found = solved_head(Sums.from_arrays(self._sums), self.settings.ridge or None, float(self._solved[3]))
         except NotEnough as error:
             if str(error) not in self.notes:
                 self.notes.append(str(error))
             return
         self.facts = found.facts
+        self._solved[:3] = found.facts["ridge"], found.facts["temperature"], found.noise
         self.weights = {**self.weights, **found.weights}
 
     def to_arrays(self) -> dict[str, Array]:
         """The model, the sums and who is included in them."""
         sums = {f"sums/{name}": array for name, array in self._sums.items()}
-        return {**self.weights, **sums, f"server/{RECEIVED}": self._received}
+        return {**self.weights, **sums, f"server/{RECEIVED}": self._received, "server/solved": self._solved.copy()}
 
     def restore(self, arrays: Arrays) -> None:
         """Go on from what ``to_arrays`` gave."""
@@ -121,6 +134,7 @@ class ClosedFormServer(Server):
         self.extras = {}
         self._sums = {n.removeprefix("sums/"): a for n, a in arrays.items() if n.startswith("sums/")}
         self._received = np.array(arrays[f"server/{RECEIVED}"])
+        self._solved = np.array(arrays.get("server/solved", self._solved))
 
 
 def check_answer_fits(update: ClientUpdate, order: RoundOrder) -> None:
@@ -142,6 +156,10 @@ def check_contribution(update: ClientUpdate, order: RoundOrder) -> None:
         like = {name: np.empty(array.shape) for name, array in update.extras.items()}
     else:
         like = {f"{SUM}{name}": np.empty(shape) for name, shape in sum_shapes(order).items()}
+    losses = update.extras.get(LOSSES)
+    if losses is not None and f"{LOO}about" in order.extras:
+        check_fits({LOSSES: losses}, {LOSSES: np.empty(TEMPERATURES.shape)}, who)
+        update = replace(update, extras=_without(update.extras, LOSSES))
     if update.extras:
         check_fits(update.extras, like, who)
 
@@ -151,4 +169,4 @@ def _without(arrays: Arrays, *prefixes: str) -> dict[str, Array]:
 
 
 def _named(extras: Arrays) -> dict[str, Array]:
-    return {name.removeprefix(SUM): array for name, array in extras.items()}
+    return {name.removeprefix(SUM): array for name, array in extras.items() if name.startswith(SUM)}

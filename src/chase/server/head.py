@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from chase.closed_form import ridge
-from chase.closed_form.calibration import closed_form
+from chase.closed_form.calibration import SHARPNESS, closed_form
 from chase.closed_form.sums import Sums
 from chase.core.errors import ChaseError, DataError, UpdateError
 from chase.core.weights import Array
@@ -21,9 +21,11 @@ class SolvedHead:
 
     weights: dict[str, Array]
     facts: dict[str, float]
+    noise: float
+    """Expected squared error per class and new sample."""
 
 
-def solved_head(sums: Sums, ridge_weight: float | None) -> SolvedHead:
+def solved_head(sums: Sums, ridge_weight: float | None, sharpness: float = SHARPNESS) -> SolvedHead:
     """The head for these sums; ``NotEnough`` says that labels of a second class are missing."""
     held = int((sums.counts > 0).sum())
     if held < 2:
@@ -35,5 +37,6 @@ def solved_head(sums: Sums, ridge_weight: float | None) -> SolvedHead:
         head = ridge.solve(sums, ridge_weight)
     except DataError as error:
         raise UpdateError(f"the head cannot be solved: {error}") from None
-    temperature = closed_form(head.noise)
-    return SolvedHead(head.to_weights(temperature), {"ridge": head.ridge, "temperature": temperature})
+    temperature = closed_form(head.noise, sharpness)
+    facts = {"ridge": head.ridge, "temperature": temperature}
+    return SolvedHead(head.to_weights(temperature), facts, head.noise)
