@@ -5,8 +5,9 @@
     python -m benchmarks.population flower 10000       Flower's simulation runtime (extra flwr[simulation])
 
 Seconds of a round are wall clock without evaluation, which does not depend on the clients; processor seconds are those
-of all processes and say what a round costs however busy the machine is. Memory is the proportional set size of all
-processes (what they share counts once).
+of all processes and say what a round costs on a machine that does other things as well. The fixed cost of a client is
+the processor time of its turn, all of the round included, less that of its training steps alone, which are timed in
+the same process. Memory is the proportional set size of all processes (what they share counts once).
 """
 
 from __future__ import annotations
@@ -22,9 +23,13 @@ from pathlib import Path
 from typing import Any
 
 import psutil
+import torch
 
 from benchmarks.common import generated
+from chase.client.build import build_net
+from chase.client.choose import training_plan
 from chase.data.resident import DataSet
+from chase.learning.training import TrainingTask, train
 from chase.run.experiment import Experiment
 from chase.run.record import Record
 from chase.settings import Settings, load
@@ -54,6 +59,20 @@ def memory_mb() -> float:
     return sum(p.memory_full_info().pss for p in (me, *me.children(recursive=True))) / 2**20
 
 
+def steps_ms(data: DataSet, settings: Settings, turns: int = 300) -> float:
+    """Processor milliseconds of the training steps of one turn, and nothing else."""
+    torch.set_num_threads(1)
+    net = build_net(settings, data.train, data.num_classes)
+    labeled = round(settings.initial_labels * SAMPLES)
+    rows, none = torch.arange(labeled), torch.empty(0, dtype=torch.int64)
+    task = TrainingTask(data.train, rows, torch.from_numpy(data.train_labels[:labeled]), none, None, False, 0, (0, 0))
+    train(net, task, training_plan(settings))
+    start = time.process_time()
+    for _ in range(turns):
+        train(net, task, training_plan(settings))
+    return 1000 * (time.process_time() - start) / turns
+
+
 def begin(data: DataSet, settings: Settings, out: Path) -> Experiment:
     """What ``Experiment.begin`` does after it has loaded the data."""
     parts = split_among_clients(settings, data)
@@ -70,33 +89,39 @@ def size(clients: int, engine: str, **changes: Any) -> dict[str, Any]:
     seen: list[tuple[float, float]] = []
     with tempfile.TemporaryDirectory(prefix="chase-bench-") as place:
         out = Path(place) / "run"
-        start = time.perf_counter()
+        start, used = time.perf_counter(), time.process_time()
         experiment = begin(data, settings, out)
-        ready = time.perf_counter() - start
+        ready, ready_processor = time.perf_counter() - start, time.process_time() - used
         metrics = experiment.run(lambda metrics: seen.append((time.perf_counter() - start, memory_mb())))
         states = sum(p.stat().st_size for p in (out / "checkpoint").glob("*.states"))
-        begun = time.perf_counter()
+        begun, used = time.perf_counter(), time.process_time()
         record = Record(out, settings.model_copy(update={"rounds": settings.rounds + 1}), experiment.record.run)
-        resumed: list[float] = []
-        Experiment(record, data, []).run(lambda metrics: resumed.append(time.perf_counter() - begun))
+        resumed: list[tuple[float, float]] = []
+        Experiment(record, data, []).run(
+            lambda metrics: resumed.append((time.perf_counter() - begun, time.process_time() - used))
+        )
     later = metrics[2:]
     seconds = [m["seconds"] - m["seconds_by_phase"]["evaluate"] for m in later]
-    train = [m["seconds_by_phase"].get("train", 0.0) for m in later]
     took = metrics[-1]["took_part"]
-    processor = statistics.median(m["seconds_processor"] for m in later)
+    processor = statistics.median(m["seconds_processor"] for m in later if m["test_accuracy"] is None)
+    steps = steps_ms(data, settings)
     return {
         "clients": clients,
         "engine": engine,
         "took_part": took,
         "seconds_before_the_first_round": ready,
+        "processor_seconds_before_the_first_round": ready_processor,
         "seconds_per_round": statistics.median(seconds),
         "processor_seconds_per_round": processor,
-        "fixed_ms_per_client": 1000 * max(0.0, processor - statistics.median(train)) / took,
+        "processor_ms_per_client": 1000 * processor / took,
+        "processor_ms_of_its_steps": steps,
+        "fixed_ms_per_client": 1000 * processor / took - steps,
         "turns_per_second": took / statistics.median(seconds),
         "memory_mb": max(mb for _, mb in seen),
         "data_mb": data.train.inputs.numel() / 2**20,
         "checkpoint_bytes_per_round": states / settings.rounds,
-        "resume_seconds_with_a_round": resumed[0],
+        "resume_seconds_with_a_round": resumed[0][0],
+        "resume_processor_seconds_of_the_main_process": resumed[0][1],
     }
 
 

@@ -114,6 +114,11 @@ class ClientSettings(SettingsGroup):
     )
     alpha: float = Field(0.1, gt=0, description="concentration, for partition = dirichlet")
     min_owned: int = Field(0, ge=0, description="natural: only owners with more samples than this")
+    owners: Literal["some", "all"] = Field(
+        "some",
+        description="all = every owner that the data names is a client (sets partition = natural, clients and "
+        "min_owned): 3,500 writers, 1,129 roles; some = as many as `clients` says",
+    )
     initial_labels: float = Field(0.04, ge=0, le=1, description="share of each client labelled at the start")
     initial_per_class: int = Field(0, ge=0, description="at least this many initial labels of each class held")
 
@@ -254,6 +259,10 @@ class FederationSettings(SettingsGroup):
     )
     take_part: float = Field(1.0, gt=0, le=1, description="chance that a client takes part in a round")
     share_of_clients: float = Field(1.0, gt=0, le=1, description="exact share of the clients drawn each round")
+    away: float = Field(
+        0.0, ge=0, lt=1, description="clients come and go: share of them that is away at a time (the others take part)"
+    )
+    stay: int = Field(10, ge=1, description="rounds after which a client may come or go, for away above 0")
     client_weights: ClientWeights = Field(
         "labelled",
         description="weight of a client in the average: labelled (its number of labels, as in the paper), equal, or "
@@ -368,6 +377,8 @@ class Settings(  # the last group first: pydantic collects the fields of the las
             "loss": method.loss if self.loss is None else self.loss,
             "server_lr": find_server(self.server).lr if self.server_lr is None else self.server_lr,
         }
+        if self.owners == "all":
+            fill |= {"partition": "natural", "min_owned": 0}
         if self.learner == "closed-form":
             fill |= self._closed_form_choices()
         fill["awaken"] = fill["freeze"] if self.awaken is None else self.awaken

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from chase.data.resident import Samples
-from chase.learning import training
+from chase.learning import steppers, training
 from chase.learning.fused import FusedNet, fused_for
 from chase.learning.fused.conv import FACTORS
 from chase.learning.inference import features, logits, run_chunks
@@ -202,7 +202,7 @@ def test_many_watched_samples_give_the_same_predictions(monkeypatch: pytest.Monk
     job = training.TrainingTask(samples, torch.arange(10), labels, torch.arange(10, 40), alignment, True, 0, (1, 2))
     histories = []
     for resident in (6000, 5):
-        monkeypatch.setattr(training, "RESIDENT_ROWS", resident)
+        monkeypatch.setattr(steppers, "RESIDENT_ROWS", resident)
         net = make("mnist-cnn", 0.5)
         histories.append(training.train(net, job, training.TrainingOptions(3, 10, 0.05, 0.5, 0.0, 1.0)).history)
     assert (histories[0] == histories[1]).all()

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from held_job import MARKER
 from support import final_weights, timeless
 
+from chase.cli.main import main
 from chase.core.errors import SettingsError
 from chase.core.weights import digest
 from chase.data import sources
 from chase.models.net import get_weights
 from chase.run.checkpoint import Checkpoint
+from chase.run.comparison import PLAN, plan_arms, write_arms
 from chase.run.engine import RoundResult
 from chase.run.experiment import Experiment
 from chase.run.record import Record
@@ -24,8 +28,7 @@ from chase.simulation import cluster
 from chase.simulation.inprocess import InProcess
 from chase.simulation.world import World
 from chase.studies import on_ray
-from chase.studies.catalog import find_study
-from chase.studies.plan import Options, plan, write_plan
+from chase.studies.job import read_comparison
 from chase.studies.runner import look, run_jobs
 
 ray = pytest.importorskip("ray", reason="the extra ray is not installed")
@@ -37,19 +40,31 @@ def settings(**changes: Any) -> Settings:
 
 
 @pytest.fixture(scope="module")
-def nodes() -> Iterator[Any]:
-    """A head with one core and a second node with one; the test kills that one."""
+def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """A cluster whose head has no core: tests add nodes, each with one."""
     from ray.cluster_utils import Cluster
 
     cluster.need_ray()
-    made = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "object_store_memory": 100 * 2**20})
-    second = made.add_node(num_cpus=1, object_store_memory=100 * 2**20)
+    made = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, "object_store_memory": 100 * 2**20})
     ray.init(address=made.address, logging_level="ERROR", log_to_driver=False, runtime_env=cluster.environment())
     try:
-        yield made, second
+        yield made
     finally:
         ray.shutdown()
         made.shutdown()
+
+
+@pytest.fixture
+def two_nodes(made: Any, tmp_path: Path) -> Iterator[Any]:
+    """Adds two nodes, each with a core and a cache of decoded data of its own."""
+    added = []
+    for name in ("one", "two"):
+        own = {"CHASE_CACHE": str(tmp_path / name), MARKER: str(tmp_path / "waited")}
+        added.append(made.add_node(num_cpus=1, object_store_memory=100 * 2**20, env_vars=own))
+    yield added
+    for node in added:
+        if node in made.list_all_nodes():
+            made.remove_node(node, allow_graceful=False)
 
 
 def two_rounds(engine: Any, chosen: Settings, world: World, checkpoint: Checkpoint) -> list[tuple[str, Any, Any]]:
@@ -64,47 +79,89 @@ def two_rounds(engine: Any, chosen: Settings, world: World, checkpoint: Checkpoi
     return found
 
 
-def test_a_job_of_a_study_goes_on_elsewhere_when_its_node_dies(
-    nodes: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def table(directory: Path) -> Path:
+    """A CSV file of two classes that a line separates."""
+    draw = np.random.default_rng(0)
+    values = draw.normal(size=(120, 3))
+    lines = [f"{a:.4f},{b:.4f},{c:.4f},{'high' if a + b > 0 else 'low'}" for a, b, c in values]
+    directory.mkdir(exist_ok=True)
+    (directory / "items.csv").write_text("\n".join(["a,b,c,label", *lines]))
+    return directory
+
+
+def test_a_job_resumes_elsewhere_when_its_node_dies_and_data_is_sent_to_nodes_without_it(
+    made: Any, two_nodes: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The node does not see the directory: files go and come back, and end as those of a run on this machine."""
-    options = Options(("digits",), ("FedRandom",), 30, 1, scale=0.2, changes={"clients": 2, "local_epochs": 2})
-    work = write_plan(tmp_path, "ablation", plan(find_study("ablation"), options))
-    job, jobs, killed = work.jobs[0], look(work, work.jobs), []
+    """Nodes neither see the directory of the jobs nor the file of the data, and each has a cache of its own."""
+    monkeypatch.setenv("CHASE_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv(MARKER, str(tmp_path / "waited"))
+    monkeypatch.chdir(table(tmp_path / "work"))
+    values = {"data": "items.csv", "net": "mlp", "partition": "iid", "clients": 2, "rounds": 6, "local_epochs": 2}
+    arms = plan_arms({**values, "behaviour": "AbCo", "budget": 4}, ["held_job:WaitOnce"], [0])
+    out = tmp_path / "out"
+    write_arms(out, arms)
+    work = read_comparison(out / PLAN)
+    jobs, running, died = look(work, work.jobs), list[Any](), list[str]()
     start = on_ray.RunningOnRay._start
 
     def unseen(self: Any) -> None:
-        (tmp_path / self._token).unlink(missing_ok=True)
+        (out / self._token).unlink(missing_ok=True)
         start(self)
 
-    def kill_once(some: Any) -> None:
-        if some[0].rounds and not killed and running[0].progress.state == "running":
-            killed.append(some[0].rounds)
-            ray.kill(running[0]._actor)
+    def kill_its_node(some: Any) -> None:
+        if some[0].rounds and not died:
+            died.append(running[0].node)
+            node = next(n for n in made.list_all_nodes() if n.node_id == running[0].node)
+            made.remove_node(node, allow_graceful=False)
 
     monkeypatch.setattr(on_ray.RunningOnRay, "_start", unseen)
     monkeypatch.setattr(on_ray, "PULL", 0.2)
-    begin, running = on_ray.RayJobs(nodes[0].address, 2), []
+    begin = on_ray.RayJobs(made.address, 2)
 
     def launch(*arguments: Any) -> Any:
         running.append(begin(*arguments))
-        return running[0]
+        return running[-1]
 
-    run_jobs(work, jobs, 1, kill_once, launch)
-    assert jobs[0].problem == ""
-    assert jobs[0].state == "done"
-    if killed[0] >= 30:
-        pytest.skip("the job finished before its node could be killed")
-    assert killed[0] > 0
+    run_jobs(work, jobs, 1, kill_its_node, launch)
+    assert (jobs[0].problem, jobs[0].state) == ("", "done")
+    assert len(died) == 1
+    assert running[0].node not in ("", died[0])
+    entries = {place.parent.parent.name for place in tmp_path.glob("*/decoded/items-*")}
+    assert entries == {"cache", "one", "two"}
+
+    job = work.jobs[0]
     Experiment.begin(job.settings, tmp_path / "here").run()
-    assert timeless(Record.open(tmp_path / job.name).metrics) == timeless(Record.open(tmp_path / "here").metrics)
-    assert final_weights(tmp_path / job.name) == final_weights(tmp_path / "here")
+    assert timeless(Record.open(out / job.name).metrics) == timeless(Record.open(tmp_path / "here").metrics)
+    assert final_weights(out / job.name) == final_weights(tmp_path / "here")
+    places = json.loads((out / job.name / "data.json").read_text())["places"]
+    assert (out / job.name / places["data"]).resolve() == (tmp_path / "work" / "items.csv").resolve()
 
 
-def test_two_nodes_give_the_same_bits_and_a_node_that_dies_costs_nothing(nodes: Any, tmp_path: Path) -> None:
+def test_a_comparison_on_a_cluster_ends_as_one_on_this_machine(
+    made: Any, two_nodes: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    small = ["--set", "clients=2", "--set", "local_epochs=2", "--rounds", "2", "--seeds", "1"]
+    command = ["chase", "run", "digits", "--strategy", "random,margin", *small, "--out"]
+    monkeypatch.setattr("sys.argv", [*command, "there", "--on", "ray", "--address", made.address])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code in (0, None)
+    monkeypatch.setattr("sys.argv", [*command, "here"])
+    with pytest.raises(SystemExit):
+        main()
+    for arm in ("random-seed0", "margin-seed0"):
+        assert timeless(Record.open(Path("there") / arm).metrics) == timeless(Record.open(Path("here") / arm).metrics)
+        assert final_weights(Path("there") / arm) == final_weights(Path("here") / arm)
+    assert Path("there/report.html").is_file()
+
+
+def test_two_nodes_give_the_same_bits_and_a_node_that_dies_costs_nothing(
+    made: Any, two_nodes: Any, tmp_path: Path
+) -> None:
     from chase.simulation.ray import OnRay
 
-    made, second = nodes
+    second = two_nodes[1]
     chosen = settings()
     world = World.of(chosen, sources.load("digits"))
     plain = Checkpoint(tmp_path / "plain")

@@ -36,9 +36,10 @@ def reco(clients: int, seed: int) -> list[Behaviour]:
     by_remainder = sorted(range(3), key=lambda g: (counts[g] - exact[g], g != 1))
     for group in by_remainder[: clients - sum(counts)]:
         counts[group] += 1
-    groups = [g for g, count in enumerate(counts) for _ in range(count)]
+    kinds = [Behaviour(*kind) for kind in RECO]
+    groups = [kinds[g] for g, count in enumerate(counts) for _ in range(count)]
     order = rng(seed, "reco").permutation(clients)
-    return [Behaviour(*RECO[groups[place]]) for place in order]
+    return [groups[place] for place in order.tolist()]
 
 
 def behaviours(kind: str, clients: int, seed: int, budget: int, period: int) -> list[Behaviour]:

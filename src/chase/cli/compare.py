@@ -3,24 +3,59 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import typer
 
 from chase.cli.progress import RunProgress
 from chase.cli.reporting import summary_object
+from chase.cli.studying import StudyProgress
 from chase.cli.terminal import print_table
 from chase.report import labels_saved, tables
-from chase.report.runs import by_method, find_runs
-from chase.run.comparison import ComparisonRun, open_arm, write_arms
+from chase.report.runs import by_method, find_runs, is_run
+from chase.run.comparison import PLAN, ComparisonRun, open_arm, write_arms
+from chase.studies.job import read_comparison
+from chase.studies.runner import Progress, check, held, look, run_jobs
+
+if TYPE_CHECKING:
+    from chase.studies.on_ray import RayJobs
 
 
-def compare(arms: Sequence[ComparisonRun], out: Path, as_json: bool) -> None:
-    """Run what is not finished, then show all of it side by side."""
+def compare(
+    arms: Sequence[ComparisonRun], out: Path, as_json: bool, start: Callable[[], RayJobs] | None = None
+) -> None:
+    """Run what is not finished, then show all of it side by side; ``start`` connects to a cluster that runs it."""
+    cluster = None if start is None else start()  # before anything is written
     write_arms(out, arms)
-    for number, arm in enumerate(arms, start=1):
-        run_arm(arm, out, f"[{number}/{len(arms)}] {arm.name}", as_json)
+    progress: list[Progress] = []
+    if cluster is not None:
+        progress = run_on(cluster, arms, out, as_json)
+    else:
+        for number, arm in enumerate(arms, start=1):
+            run_arm(arm, out, f"[{number}/{len(arms)}] {arm.name}", as_json)
+    if any(is_run(out / arm.name) for arm in arms):
+        show(out, as_json)
+    check(progress)
+
+
+def run_on(cluster: RayJobs, arms: Sequence[ComparisonRun], out: Path, as_json: bool) -> list[Progress]:
+    """All runs of the comparison that are not finished, as jobs on a cluster."""
+    names = {arm.name for arm in arms}
+    plan = read_comparison(out / PLAN)
+    with held(out, plan.study), StudyProgress(plan.study, cluster.cores, quiet=as_json) as view:
+        progress = look(plan, [job for job in plan.jobs if job.name in names])
+        try:
+            run_jobs(plan, progress, cluster.cores, view.show, cluster)
+        except KeyboardInterrupt:
+            view.say(f"stopped; finished rounds are saved. Resume with: chase resume {out}")
+            raise typer.Exit(130) from None
+    return progress
+
+
+def show(out: Path, as_json: bool) -> None:
+    """Report and tables of all runs in the directory."""
     from chase.report.html import write_report  # only here: drawing takes a second to import
     from chase.report.table_files import write_report_tables
 

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from chase import settings as settings_room
-from chase.cli.cluster import AddressOpt, OnOpt
+from chase.cli.cluster import AddressOpt, OnOpt, check_on, clients_on, jobs_on
 from chase.cli.compare import compare
 from chase.cli.coverage import show_coverage
 from chase.cli.people import page_beside
@@ -29,6 +29,7 @@ from chase.run.experiment import Experiment
 from chase.run.metrics import main_value, stop_reason
 from chase.settings import GROUPS
 from chase.simulation.recommended import own_values
+from chase.simulation.world import with_all_owners
 
 PresetArg = Annotated[
     str,
@@ -88,23 +89,38 @@ def run(
     address: AddressOpt = "",
 ) -> None:
     """Run federated active learning, or compare several methods, and leave a directory with metrics and a report."""
+    check_on(on, address)
     changes = settings_room.parse_changes(change or [])
     who, people = annotators(annotator or [])
     changes |= given(rounds=rounds, data_dir=data_dir, annotator=who, page_client=page_client, wait=wait)
     methods = [] if strategy is None else strategy.split(",")
     base = values_of(preset, changes)
+    if (base | changes).get("owners") == "all" and "clients" in changes:
+        raise SettingsError(
+            f"owners = all makes every owner a client, and clients = {changes['clients']} came: leave one out"
+        )
     if len(methods) > 1 or seeds is not None:
         values = base | changes
+        values |= all_owners(values)
         first = settings_room.from_mapping(values).seed
         arms = plan_arms(values, methods or [values.get("strategy", "chase")], range(first, first + (seeds or 1)))
-        compare(arms, out or new_directory(preset, "comparison"), as_json)
+        compare(arms, out or new_directory(preset, "comparison"), as_json, jobs_on(on, address))
         return
+    changes |= clients_on(on, address)
     if strategy is not None:
         changes |= method_changes(strategy)
     chosen = settings_room.from_mapping(base | changes).resolved()
     if chosen.annotator == "page":
         bind(Address(port=page_port)).close()  # a port in use is refused before a directory is made
     go(Experiment.begin(chosen, out or new_directory(preset, chosen.strategy)), as_json, page_port, people)
+
+
+def all_owners(values: Mapping[str, Any]) -> dict[str, Any]:
+    """The number of clients where every owner that the data names is one: all runs of a comparison have the same."""
+    if values.get("owners") != "all":
+        return {}
+    chosen = settings_room.from_mapping({**values, "strategy": "random", "model": "local"}).resolved()
+    return {"clients": with_all_owners(chosen).clients}
 
 
 def annotators(given: list[str]) -> tuple[str | None, list[str]]:
@@ -142,12 +158,16 @@ def resume(
     annotator: Annotated[
         list[str] | None, typer.Option("--annotator", "-a", help="People who label, by name; repeatable.")
     ] = None,
+    on: OnOpt = "here",
+    address: AddressOpt = "",
 ) -> None:
     """Go on with a run or a comparison that was stopped; `--rounds 300` makes it longer."""
+    check_on(on, address)
     changes = settings_room.parse_changes(change or []) | given(rounds=rounds)
     if is_comparison(directory):
-        compare(read_arms(directory, changes), directory, as_json)
+        compare(read_arms(directory, changes), directory, as_json, jobs_on(on, address))
         return
+    changes |= clients_on(on, address)
     go(Experiment.resume(directory, changes), as_json, page_port, annotators(annotator or [])[1])
 
 

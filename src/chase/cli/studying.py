@@ -18,7 +18,7 @@ from rich.text import Text
 from typer.core import TyperGroup
 
 from chase import settings as settings_room
-from chase.cli.cluster import AddressOpt, OnOpt, check_on
+from chase.cli.cluster import AddressOpt, OnOpt, check_on, jobs_on
 from chase.cli.progress import percent
 from chase.cli.terminal import print_table
 from chase.core.errors import SettingsError
@@ -116,10 +116,9 @@ def study(
         return
     progress = look(planned, wanted)  # before anything is written: the data may not be there
     start: Callable[[StudyPlan, Progress], RunningJob] = Running
-    if on == "ray":
-        from chase.studies.on_ray import RayJobs
-
-        start = cluster = RayJobs(address, workers)
+    connect = jobs_on(on, address)
+    if connect is not None:
+        start = cluster = connect()
         workers = jobs or cluster.cores
     with held(out, name):
         work = write_plan(out, name, [*wanted, *finished_beside(chosen, options, out)])

@@ -11,14 +11,14 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from chase.core.files import replacing
+from chase.core.files import locked, replacing
 from chase.data.decoded import DataPart, Decoded
 from chase.data.names import Names
 from chase.data.resident import Column
@@ -48,9 +48,40 @@ def content_key(files: Iterable[Path], *words: str) -> str:
     return sha.hexdigest()
 
 
+def entry_path(entry: str) -> Path:
+    """Where the cache has an entry, or would have it."""
+    return cache_root() / "decoded" / entry
+
+
+def read_entry(entry: str) -> Decoded | None:
+    """An entry by its name; None where the cache does not have it, or it is damaged."""
+    return _read(entry_path(entry))
+
+
+def receive_entry(entry: str, files: Mapping[str, Iterable[Callable[[], bytes | memoryview]]]) -> bool:
+    """Put an entry of another machine's cache into this one; each file comes in pieces, fetched one by one.
+
+    Several processes may receive the same at once: the first fetches it, the others find it. Returns whether this one
+    had to fetch it.
+    """
+    place = entry_path(entry)
+    with locked(place.with_name(f".{entry}.lock"), wait=True):
+        if _read(place) is not None:
+            return False
+        with replacing(place) as beside:
+            beside.mkdir(parents=True)
+            for name, pieces in files.items():
+                with (beside / name).open("wb") as file:
+                    for piece in pieces:
+                        file.write(piece())
+            if place.exists():  # damaged
+                shutil.rmtree(place)
+    return True
+
+
 def cached(name: str, key: str, make: Callable[[], Decoded]) -> Decoded:
     """The entry of this key, made if need be; without a writable cache the decoded arrays stay in memory."""
-    entry = cache_root() / "decoded" / f"{_plain(name)}-{key}"
+    entry = entry_path(f"{_plain(name)}-{key}")
     found = _read(entry)
     if found is not None:
         return found
@@ -111,7 +142,7 @@ def _read(entry: Path) -> Decoded | None:
             key: tuple(value) if isinstance(value, list) else value for key, value in about.items()
         }
         columns = tuple(Column.from_json(body) for body in fields.pop("columns", ()))
-        return Decoded(train=train, test=test, columns=columns, **fields)
+        return Decoded(train=train, test=test, columns=columns, entry=entry.name, **fields)
     except (OSError, ValueError, TypeError, KeyError, EOFError):
         return None
 

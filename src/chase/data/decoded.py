@@ -62,6 +62,8 @@ class Decoded:
     """What the columns are, for a table."""
     problems: tuple[str, ...] = field(default=())
     """What a user should know: duplicates, skipped files."""
+    entry: str = ""
+    """The cache's name for it, which its content decides; empty where it is not in the cache."""
 
     def data_set(self) -> DataSet:
         """The resident form; nothing is copied, so memory-mapped arrays stay shared."""

@@ -18,7 +18,7 @@ from chase.core.errors import DataError, unknown
 from chase.core.randomness import rng
 from chase.data import hub, readers, tables
 from chase.data.assemble import assemble
-from chase.data.cache import cache_root, cached, content_key
+from chase.data.cache import cache_root, cached, content_key, entry_path, read_entry
 from chase.data.decoded import Decoded
 from chase.data.known import KNOWN
 from chase.data.options import DataOptions, Normalisation
@@ -27,6 +27,10 @@ from chase.data.roles import read_roles
 from chase.data.user_data import load_own
 
 DIGITS_TEST = 0.2
+
+
+SENT: dict[str, str] = {}
+"""Data sets that another machine sent to this one: the setting ``data`` -> entry of the cache."""
 
 
 def digits() -> DataSet:
@@ -98,15 +102,36 @@ def read(name: str, data_dir: str, options: DataOptions) -> DataSet:
     """The data set as it is kept, normalised by its own statistics."""
     if name == "digits":
         return digits()
-    if name.startswith(plugins.OBJECT) or (name not in SOURCES and name in plugins.offered("data")):
+    if name in SENT:
+        return sent_data(name)
+    found = decoded(name, data_dir, options)
+    if found is None:
         return own_data(name)
+    own = found.data_set()
+    if name in KNOWN or name.startswith(hub.PREFIX) or own.train.kind != "image":
+        return own
+    folder = Path(name) if own.train_files is None or Path(name).is_dir() else Path(name).parent
+    return replace(own, originals=str(folder.resolve()))
+
+
+def sent_data(name: str) -> DataSet:
+    """A data set that was sent to this machine."""
+    found = read_entry(SENT[name])
+    if found is None:
+        raise DataError(f"'{name}' was sent to this machine, but {entry_path(SENT[name])} is missing or damaged")
+    return found.data_set()
+
+
+def decoded(name: str, data_dir: str = "", options: DataOptions | None = None) -> Decoded | None:
+    """What is kept of a data set in the cache; None where nothing is (digits, objects, other packages)."""
+    options = options or DataOptions()
+    if name == "digits" or name.startswith(plugins.OBJECT) or (name not in SOURCES and name in plugins.offered("data")):
+        return None
     if name not in KNOWN and not name.startswith(hub.PREFIX) and looks_like_path(name):
-        own = load_own(Path(name), options).data_set()
-        folder = Path(name) if own.train_files is None else Path(name) if Path(name).is_dir() else Path(name).parent
-        return replace(own, originals=str(folder.resolve()) if own.train.kind == "image" else "")
+        return load_own(Path(name), options)
     check_name(name)
     place = find_local(name, data_dir) or hub.get(name, data_dirs(data_dir)[0])
-    return (load_known(name, place, options) if name in KNOWN else load_own(place, options)).data_set()
+    return load_known(name, place, options) if name in KNOWN else load_own(place, options)
 
 
 def own_data(name: str) -> DataSet:

@@ -24,7 +24,7 @@ from chase.data.resident import DataSet
 from chase.federation.diary import Diary
 from chase.federation.members import Members
 from chase.federation.privacy import Budget, noise_multiplier
-from chase.federation.rounds import Rounds
+from chase.federation.rounds import RoundOutcome, Rounds
 from chase.federation.rules import FederationDirectory, Rules
 from chase.federation.secure_engine import SecureSums
 from chase.federation.transport import SiteMessage, Transport
@@ -35,11 +35,13 @@ from chase.run.checkpoint import Checkpoint
 from chase.run.engine import RoundResult
 from chase.run.metrics import Metrics
 from chase.run.scoring import TestSet
+from chase.server.intake import Intake, adds_up
 from chase.settings import DataSettings, Settings
 from chase.simulation.world import load_data
 from chase.site.agreement import Agreement, agreement_of
 
-LOCAL = frozenset({"init_weights", "engine", "workers", "device", "log_to", "annotator", "page_client", "wait"})
+LOCAL = frozenset({"init_weights", "engine", "ray_address", "workers", "device", "log_to"})
+LOCAL |= {"annotator", "page_client", "wait"}
 LOCAL |= DataSettings.model_fields.keys()
 """Settings that are each side's own business and are not sent."""
 
@@ -112,8 +114,21 @@ class FederationEngine:
             result = self._sums.hold(wanted)
             return replace(result, metrics=result.metrics | self._spent())
         outcome = self._rounds.hold(wanted)
-        updates = [outcome.updates[client] for client in sorted(outcome.updates)]
-        return RoundResult(outcome.orders, updates, metrics=outcome.as_metrics() | self._spent())
+        told = outcome.as_metrics() | self._spent()
+        try:
+            return self._added(outcome, told)
+        finally:
+            outcome.waiting.close()
+
+    def _added(self, outcome: RoundOutcome, told: Metrics) -> RoundResult:
+        """The updates added up one by one where that can be, else all of them."""
+        updates = (outcome.waiting.whole(outcome.updates[client]) for client in sorted(outcome.updates))
+        if not adds_up(self._settings):
+            return RoundResult(outcome.orders, list(updates), metrics=told)
+        intake = Intake(self._settings, outcome.orders)
+        for update in updates:
+            intake.take(update)
+        return RoundResult(outcome.orders, intake.updates, intake.mean(), metrics=told)
 
     def _spent(self) -> Metrics:
         """What differential privacy has spent, this round included."""

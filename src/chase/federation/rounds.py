@@ -19,7 +19,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from chase.core.errors import FederationError, UpdateError
 from chase.core.messages import ClientId, ClientUpdate, RoundOrder
@@ -30,7 +30,8 @@ from chase.federation.members import AGAIN, Members
 from chase.federation.rules import Rules
 from chase.federation.secure_round import keys_of
 from chase.federation.transport import AHEAD, NodeId, Reply, SiteMessage, Tally, Ticket, Transport
-from chase.server.robust import bound_norms
+from chase.federation.waiting import Waiting
+from chase.server.robust import change_norm, sort_norms
 
 
 def round_to(value: float) -> float:
@@ -67,6 +68,10 @@ class RoundOutcome:
     """How many times the median change of the round the change of a clipped update was."""
     seconds: dict[str, float] = field(default_factory=dict)
     """From order to answer, by site; of a late one since its own round."""
+    norms: dict[ClientId, float] = field(default_factory=dict)
+    """How far each update of a site with labels changes the model."""
+    waiting: Waiting = field(default_factory=Waiting)
+    """Holds the arrays of ``updates``, on disk where they are large: ``waiting.whole`` gives an update with them."""
 
     def as_metrics(self) -> dict[str, object]:
         """For the round's line of metrics.jsonl."""
@@ -216,7 +221,13 @@ class Rounds:
         if age:
             outcome.late.append(name)
             self.diary.note(round, "late", name, f"its answer to round {owed.order.round} is used in round {round}")
-        outcome.updates[owed.client], outcome.orders[owed.client] = answer.body, owed.order
+        self._keep(outcome, answer.body, owed.order)
+
+    def _keep(self, outcome: RoundOutcome, update: ClientUpdate, order: RoundOrder) -> None:
+        client = update.client
+        if update.num_labeled and update.weights and not self.rules.secure:
+            outcome.norms[client] = change_norm(order.origin, update.weights)
+        outcome.updates[client], outcome.orders[client] = outcome.waiting.keep(update), order
 
     def _check(self, update: ClientUpdate, owed: Owed) -> None:
         if self.rules.secure:
@@ -233,23 +244,20 @@ class Rounds:
 
     def _bound(self, outcome: RoundOutcome, round: int) -> None:
         """Cut and refuse updates that change the model far more than the others."""
-        pairs = {
-            c: (outcome.orders[c].origin, u.weights) for c, u in outcome.updates.items() if u.num_labeled and u.weights
-        }
         clip, refuse = self.rules.norm_clip, self.rules.norm_refuse
-        found = bound_norms(pairs, clip, refuse, self._reference)
-        self._reference = found.reference
-        for client, times in found.refused.items():
+        clipped, refused, self._reference = sort_norms(outcome.norms, clip, refuse, self._reference)
+        for client, times in refused.items():
             why = f"its change of the model is {times:.3g} times the median of the round (at most {refuse:g} times)"
             self._refuse(outcome, round, self._name(client), why)
             del outcome.updates[client], outcome.orders[client]
-        for client, times in found.clipped.items():
+        for client, times in clipped.items():
             name = self._name(client)
             outcome.clipped[name] = round_to(times)
             self.diary.note(
                 round, "clipped", name, f"its change is {times:.3g} times the median, cut to {clip:g} times"
             )
-            outcome.updates[client] = replace(outcome.updates[client], weights=found.weights[client])
+            start = outcome.orders[client].origin
+            outcome.updates[client] = outcome.waiting.cut(outcome.updates[client], start, clip / times)
 
     def _close(self, outcome: RoundOutcome, wanted: Mapping[ClientId, RoundOrder], round: int) -> None:
         if not self.rules.secure:  # else nobody sees one update

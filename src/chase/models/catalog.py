@@ -44,6 +44,9 @@ class NetSpec:
         return cls(name, samples.shape, classes, dropout, samples.vocabulary, init)
 
 
+SAMPLE_SHAPE = "chase_sample_shape"
+"""Attribute of an own network: the shape of the samples that it was built for."""
+
 NETS: dict[str, tuple[str, Callable[..., nn.Module]]] = {
     "tiny-cnn": ("two 3x3 convolutions for 8x8 images", TinyCNN),
     "mnist-cnn": ("conv 5x5 10-20, fc 50 (the paper's, MNIST)", MnistCNN),
@@ -92,7 +95,9 @@ def build(spec: NetSpec, seed: int) -> nn.Module:
     if not isinstance(net, nn.Module):
         raise SettingsError(f"net '{spec.name}' gave a {type(net).__name__}, not a torch.nn.Module")
     check_outputs(net, spec)
-    if not own:
+    if own:
+        setattr(net, SAMPLE_SHAPE, spec.shape)
+    else:
         draw_weights_(net, spec.init, torch_rng(seed, "init"))
     return net
 

@@ -10,9 +10,8 @@ from chase.report import charts, plots
 from chase.report.clients import client_accuracies, held_counts
 from chase.report.markup import Markup, html_figure
 from chase.report.runs import MethodRuns, RunData
-from chase.report.sections import Section, grid
+from chase.report.sections import MANY_CLIENTS, Section, grid
 
-MANY_CLIENTS = 40
 MOST_CLASSES = 62
 
 

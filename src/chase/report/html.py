@@ -15,6 +15,7 @@ from chase.report.federated import federation_section
 from chase.report.gallery import gallery_section
 from chase.report.holdings import holdings_section
 from chase.report.markup import Markup, markup
+from chase.report.population import population_section
 from chase.report.quality import quality_section
 from chase.report.requests_section import requests_section
 from chase.report.runs import MethodRuns, RunData, alike, by_method, read_run
@@ -85,6 +86,7 @@ def sections_of(methods: Sequence[MethodRuns], against: str = "", said: bool = T
         requests_section,
         agreement_section,
         coverage_section,
+        population_section,
         holdings_section,
         gallery_section,
         federation_section,

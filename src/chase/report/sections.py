@@ -29,6 +29,8 @@ from chase.report.runs import (
 from chase.report.style import POOLS, Fill, Look
 
 MANY_CLASSES = 20
+MANY_CLIENTS = 40
+"""More clients are shown as distributions, not one by one."""
 CARDS = 4
 PHASES = ("train", "track", "teachers", "select", "aggregate", "evaluate")
 """Phases in the order of a figure; others come after them."""
@@ -334,11 +336,11 @@ def class_accuracy_by_round(method: MethodRuns) -> tuple[Numbers, Numbers]:
 
 
 def clients_section(methods: Sequence[MethodRuns]) -> Section | None:
-    """Labels and pools by client after the last round."""
+    """Labels and pools by client after the last round, where they are few (else ``population``)."""
     figures = []
     for method in methods:
         clients = method.first.metrics[-1].get("clients") or {}
-        if not clients:
+        if not 0 < len(clients) <= MANY_CLIENTS:
             continue
         names = sorted(clients, key=int)
         which = f"{method.label}, seed {method.first.seed}" if len(method.runs) > 1 else method.label

@@ -16,7 +16,7 @@ import numpy as np
 from chase.core.errors import DataError, RunDirectoryError
 from chase.core.files import write_atomically
 from chase.data.resident import DataSet
-from chase.data.sources import looks_like_path
+from chase.data.sources import SENT, looks_like_path
 from chase.settings import Settings
 
 FILE = "data.json"
@@ -46,13 +46,27 @@ def is_path(settings: Settings, key: str) -> bool:
 
 def keep(run: Path, settings: Settings, data: DataSet) -> None:
     """Write the file of a new run."""
-    places = {key: os.path.relpath(getattr(settings, key), run) for key in PATHS if is_path(settings, key)}
-    write_atomically(run / FILE, json.dumps({"digest": digest(data), "places": places}, indent=2).encode())
+    body = {"digest": digest(data), "places": places(run, settings)}
+    write_atomically(run / FILE, json.dumps(body, indent=2).encode())
+
+
+def here(run: Path, settings: Settings) -> None:
+    """Note where the data is relative to a run that began on another machine."""
+    known = _read(run)
+    if known:
+        write_atomically(run / FILE, json.dumps({**known, "places": places(run, settings)}, indent=2).encode())
+
+
+def places(run: Path, settings: Settings) -> dict[str, str]:
+    """Where the data is relative to the run, by setting."""
+    return {key: os.path.relpath(getattr(settings, key), run) for key in PATHS if is_path(settings, key)}
 
 
 def locate(run: Path, settings: Settings) -> Settings:
     """Settings whose paths lead to the data: as given, or else relative to the run as when it began."""
-    found = {}
+    found: dict[str, str] = {}
+    if settings.data in SENT:
+        return settings
     for key in PATHS:
         if is_path(settings, key) and not Path(getattr(settings, key)).exists():
             place = _read(run).get("places", {}).get(key)

@@ -39,6 +39,7 @@ from chase.simulation.world import (
     load_data,
     shortages,
     split_among_clients,
+    with_all_owners,
 )
 
 
@@ -99,6 +100,7 @@ class Experiment:
         """A new run in a new directory; nothing is written before settings and data are known to fit."""
         need_loggers(settings)
         data = load_data(settings)
+        settings = with_all_owners(settings, data)
         check_labels(settings, data)
         parts = split_among_clients(settings, data)
         table = count_coverage(settings, data, parts)

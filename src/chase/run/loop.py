@@ -27,7 +27,7 @@ from chase.run.metrics import BEST, Metrics, asked_classes, best_round, round_me
 from chase.run.record import Record
 from chase.run.scoring import Evaluation
 from chase.server.closed_form import make_server
-from chase.server.server import Server, new_start
+from chase.server.server import Server, new_start, present
 
 OnRound = Callable[[Metrics], None]
 
@@ -60,6 +60,8 @@ def run_rounds(
         metrics = round_metrics(round, result.updates, counts) | result.metrics
         metrics |= {"largest_share": server.largest_share, "asked_classes": asked_classes(result.journal)}
         metrics |= server.facts
+        if settings.away:
+            metrics["clients_here"] = len(present(settings, round))
         with watch.phase("evaluate"):
             metrics |= evaluate(metrics, server.weights, result.updates, past)
         metrics |= seconds(result.updates, watch, start)

@@ -48,6 +48,7 @@ MAY_CHANGE = frozenset(
         "test_data",
         "data_dir",
         "engine",
+        "ray_address",
         "workers",
         "wait",
         "log_to",

@@ -65,20 +65,24 @@ def bound_norms(
     Of fewer than three updates the median says nothing: an earlier ``reference`` is used, or none.
     """
     norms = {client: change_norm(start, weights) for client, (start, weights) in updates.items()}
-    middle = float(np.median(list(norms.values()))) if len(norms) >= 3 else reference
-    kept: dict[ClientId, Weights] = {}
-    clipped: dict[ClientId, float] = {}
-    refused: dict[ClientId, float] = {}
-    for client, (start, weights) in updates.items():
-        times = norms[client] / middle if middle > 0 else 0.0
-        if refuse and times > refuse:
-            refused[client] = times
-        elif clip and times > clip:
-            clipped[client] = times
-            kept[client] = scaled_change(start, weights, clip / times)
-        else:
-            kept[client] = weights
+    clipped, refused, middle = sort_norms(norms, clip, refuse, reference)
+    kept = {
+        client: scaled_change(start, weights, clip / clipped[client]) if client in clipped else weights
+        for client, (start, weights) in updates.items()
+        if client not in refused
+    }
     return Bounded(kept, clipped, refused, middle)
+
+
+def sort_norms(
+    norms: Mapping[ClientId, float], clip: float, refuse: float, reference: float = 0.0
+) -> tuple[dict[ClientId, float], dict[ClientId, float], float]:
+    """Who is clipped and who refused, by how many times the median their change is; and that median."""
+    middle = float(np.median(list(norms.values()))) if len(norms) >= 3 else reference
+    times = {client: norm / middle if middle > 0 else 0.0 for client, norm in norms.items()}
+    refused = {client: much for client, much in times.items() if refuse and much > refuse}
+    clipped = {client: much for client, much in times.items() if client not in refused and clip and much > clip}
+    return clipped, refused, middle
 
 
 def median(parts: Sequence[Weights]) -> dict[str, Array]:

@@ -11,6 +11,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import numpy as np
+from numpy.typing import NDArray
+
 from chase.closed_form.model import ClosedFormNet, build_model
 from chase.core.errors import SettingsError, UpdateError
 from chase.core.messages import ClientId, ClientUpdate, RoundOrder
@@ -29,14 +32,33 @@ UNEVEN = 2.0
 
 def participants(settings: Settings, round: int) -> list[ClientId]:
     """The clients that take part in a round: an exact share is drawn, then each comes by chance; in id order."""
-    clients = list(range(settings.clients))
+    clients = present(settings, round).tolist()
     if settings.share_of_clients < 1.0:
         count = max(1, math.floor(settings.share_of_clients * settings.clients + 0.5))
         draw = rng(settings.seed, "share-of-clients", round)
-        clients = sorted(draw.choice(settings.clients, size=count, replace=False).tolist())
+        among = clients if settings.away else settings.clients
+        clients = sorted(draw.choice(among, size=min(count, len(clients)), replace=False).tolist())
     if settings.take_part >= 1.0:
         return clients
     return [c for c in clients if rng(settings.seed, "take-part", round, c).random() < settings.take_part]
+
+
+def present(settings: Settings, round: int) -> NDArray[np.int64]:
+    """The clients that are there in a round, where clients come and go (``away``); in id order.
+
+    Each client's rounds are cut into stays of ``stay`` rounds, from a first cut of its own; for each stay it is drawn
+    whether the client is there.
+    """
+    everyone = np.arange(settings.clients)
+    if not settings.away:
+        return everyone
+    cut = rng(settings.seed, "stay").integers(settings.stay, size=settings.clients)
+    stays = (round - 1 + cut) // settings.stay
+    here = np.zeros(settings.clients, dtype=np.bool_)
+    for number in np.unique(stays).tolist():
+        inside = stays == number
+        here[inside] = rng(settings.seed, "away", number).random(settings.clients)[inside] >= settings.away
+    return everyone[here]
 
 
 def check_update(update: ClientUpdate, order: RoundOrder, extras: Arrays) -> None:

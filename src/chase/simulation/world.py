@@ -46,8 +46,21 @@ def groups_of(data: DataSet) -> SampleIds:
 
 def owners_of(settings: Settings, data: DataSet) -> SampleIds:
     """The owners that become clients."""
-    groups_of(data)
+    groups = groups_of(data)
+    if settings.owners == "all":
+        return np.unique(groups).astype(np.int64)
     return partition.natural_owners(data.group_sizes, settings.clients, settings.min_owned, settings.seed)
+
+
+def with_all_owners(settings: Settings, data: DataSet | None = None) -> Settings:
+    """With as many clients as the data has owners, where all of them take part (``owners = all``)."""
+    if settings.owners != "all":
+        return settings
+    owners = owners_of(settings, load_data(settings) if data is None else data)
+    most = next(m.le for m in Settings.model_fields["clients"].metadata if hasattr(m, "le"))
+    if owners.size > most:
+        raise DataError(f"owners = all, but the data has {owners.size} owners and at most {most} can be clients")
+    return settings.model_copy(update={"clients": int(owners.size)})
 
 
 def own_partition(settings: Settings, data: DataSet) -> list[SampleIds]:

@@ -1,4 +1,6 @@
-"""One job in a process of its own: ``python -m chase.studies.job STUDY-FILE JOB``.
+"""One job of a study or a comparison in a process of its own: ``python -m chase.studies.job PLAN-FILE JOB [DATA]``.
+
+DATA is an entry of the cache of decoded data, for a node of a cluster that has no other copy.
 
 The runner holds the other end of this process's standard input. When the runner is gone, by kill -9
 even, the input ends and so does the job: its last whole round is in the checkpoint. A lock keeps
@@ -15,10 +17,12 @@ from pathlib import Path
 from chase.core.errors import ChaseError
 from chase.core.files import held_by, locked, read_jsonl
 from chase.core.processes import end_with_parent
+from chase.data.sources import SENT
+from chase.run import comparison
 from chase.run.experiment import Experiment
 from chase.run.metrics import stop_reason
 from chase.run.record import LOCK, MAY_CHANGE
-from chase.studies.plan import StudyJob, read_plan
+from chase.studies.plan import StudyJob, StudyPlan, read_plan
 
 ORPHANED = 3
 
@@ -70,11 +74,28 @@ def open_job(directory: Path, job: StudyJob) -> Experiment | None:
     return Experiment.resume(where, {key: getattr(job.settings, key) for key in MAY_CHANGE})
 
 
+def read_jobs(path: Path) -> StudyPlan:
+    """The jobs of a study, or the runs of a comparison as jobs that take one core each."""
+    return read_comparison(path) if path.name == comparison.PLAN else read_plan(path)
+
+
+def read_comparison(path: Path) -> StudyPlan:
+    """A comparison as a plan."""
+    jobs = []
+    for arm in comparison.read_arms(path.parent):
+        settings = arm.settings.model_copy(update={"engine": "inprocess"})
+        label = settings.strategy if settings.model == "local" else f"{settings.strategy}@{settings.model}"
+        jobs.append(StudyJob(arm.name, 0, settings.data, label, settings))
+    return StudyPlan("comparison", path, jobs)
+
+
 def main() -> None:
     """Run one job to its end."""
     end_with_parent(0, lambda: os._exit(ORPHANED))  # not sys.stdin: its lock would be held at the end
-    plan, name = read_plan(Path(sys.argv[1])), sys.argv[2]
+    plan, name = read_jobs(Path(sys.argv[1])), sys.argv[2]
     job = next(job for job in plan.jobs if job.name == name)
+    if sys.argv[3:] and sys.argv[3]:
+        SENT[job.settings.data] = sys.argv[3]
     with locked(plan.directory / "locks" / name, wait=True):
         experiment = open_job(plan.directory, job)
         if experiment is not None:

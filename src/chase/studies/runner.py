@@ -221,4 +221,6 @@ def check(jobs: Sequence[Progress]) -> None:
     failed = [p for p in jobs if p.state == "failed"]
     if failed:
         reasons = "; ".join(f"{p.job.name}: {p.problem}" for p in failed[:3])
-        raise RunDirectoryError(f"{len(failed)} of {len(jobs)} jobs failed: {reasons}; run the study again to retry")
+        raise RunDirectoryError(
+            f"{len(failed)} of {len(jobs)} jobs failed: {reasons}; the same command runs them again"
+        )

@@ -16,6 +16,8 @@ from chase.learning.fused.buffers import Buffers
 from chase.learning.fused.conv import FACTORS, PooledConv
 from chase.learning.fused.parameters import FlatParameters, cut
 from chase.learning.fused.ranking import FusedRanking
+from chase.learning.fused.trace import own_form
+from chase.models.catalog import SAMPLE_SHAPE
 from chase.models.convnets import CifarCNN, MnistCNN, TinyCNN
 from chase.models.layers import MaskSource
 
@@ -223,7 +225,7 @@ class FusedNet(FlatParameters):
             loss = -float(gradient[:n].gather(1, labels[:, None]).clamp_min(1e-30).log().mean())
         gradient[:n].sub_(self._eye.index_select(0, labels)).mul_(1.0 / n)
         if alignment is not None:
-            loss += mu * _align(z[n:], gradient[n:], *alignment, mu, want_loss)
+            loss += mu * align_gradient(z[n:], gradient[n:], *alignment, mu, want_loss)
         lr, momentum, weight_decay = sgd
         blocks: list[Tensor] = []
         if ranking is not None:
@@ -269,7 +271,9 @@ class FusedNet(FlatParameters):
         return found
 
 
-def _align(f: Tensor, gradient: Tensor, directions: Tensor, aligned: Tensor, mu: float, want_loss: bool) -> float:
+def align_gradient(
+    f: Tensor, gradient: Tensor, directions: Tensor, aligned: Tensor, mu: float, want_loss: bool
+) -> float:
     """Gradient of mu * mean softplus(<f/|f|, D>) over the aligned: mu * sigmoid(s) / |f| * (D - s * f/|f|)."""
     share = aligned / aligned.sum().clamp_min(1.0)
     norm = torch.linalg.vector_norm(f, 2, 1, True).clamp_min_(1e-12)
@@ -286,13 +290,38 @@ _KNOWN: WeakKeyDictionary[nn.Module, FusedNet | None] = WeakKeyDictionary()
 def fused_for(net: nn.Module) -> FusedNet | None:
     """The fused form of a network, made once; None where it has none (other layers, sizes or dropout).
 
-    A network with the attribute ``plain_kernels`` set is left to autograd.
+    A network with the attribute ``plain_kernels`` set is left to autograd. A user's own network is fused where it has
+    the form of the small ones (``trace``).
     """
     if getattr(net, "plain_kernels", False):
         return None
     if net not in _KNOWN:
         _KNOWN[net] = _make(net)
     return _KNOWN[net]
+
+
+CLOSE = 1e-4
+"""How far the outputs of a fused own network may be from its own, relative to the largest."""
+
+
+def _own(net: nn.Module) -> FusedNet | None:
+    """The fused form of a user's own network, where it has the form of the small ones and gives the same outputs."""
+    shape = getattr(net, SAMPLE_SHAPE, ())
+    if len(shape) != 3 or type(net).__module__.startswith("chase."):
+        return None
+    channels, height, width = shape
+    found = own_form(net, (height, width))
+    if found is None or found.convolutions[0].in_channels != channels:
+        return None
+    fused = FusedNet(found.convolutions, found.linears, (height, width), Form(False, "none", found.drops), found.pad)
+    x = torch.randn(CHUNK, *shape, generator=torch.Generator().manual_seed(0))
+    was_training = net.training
+    with torch.inference_mode():
+        theirs = net.eval()(x)
+        net.train(was_training)
+        fused.load()
+        apart = (theirs - fused.outputs(fused.prepare(x))).abs().max()
+    return fused if bool(apart <= CLOSE * theirs.abs().max()) else None
 
 
 def _make(net: nn.Module) -> FusedNet | None:
@@ -308,7 +337,7 @@ def _make(net: nn.Module) -> FusedNet | None:
         form = Form(False, "none", net.drop.p > 0)
         linears = [net.fc, net.head]
     else:
-        return None
+        return _own(net)
     height, width = net.size
     pad = 1 if type(net) is TinyCNN else 0
     even = all(side % 2 == 0 and (side if pad else side - 4) % 4 == 0 for side in (height, width))
