@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -51,14 +52,14 @@ def said_of(run: RunData) -> str:
     return f"{seen:,} of {total:,} clients have had a turn; labels and pools are over them, the rest is over all."
 
 
-def clients_seen(line: dict[str, object]) -> int:
+def clients_seen(line: Mapping[str, Any]) -> int:
     """How many clients have had a turn up to a round."""
     said = line.get("clients_seen")
     listed = line.get("clients")
     return said if isinstance(said, int) else len(listed) if isinstance(listed, dict) else 0
 
 
-def count_quantiles(line: dict[str, object], name: str) -> Numbers | None:
+def count_quantiles(line: Mapping[str, Any], name: str) -> Numbers | None:
     """``QUANTILES`` of a count over the clients that have had a turn; None where a line does not say."""
     given = line.get("client_quantiles")
     if isinstance(given, dict) and given.get(name):

@@ -32,7 +32,7 @@ UNEVEN = 2.0
 
 def participants(settings: Settings, round: int) -> list[ClientId]:
     """The clients that take part in a round: an exact share is drawn, then each comes by chance; in id order."""
-    clients = present(settings, round).tolist()
+    clients: list[ClientId] = present(settings, round).tolist()
     if settings.share_of_clients < 1.0:
         count = max(1, math.floor(settings.share_of_clients * settings.clients + 0.5))
         draw = rng(settings.seed, "share-of-clients", round)

@@ -306,7 +306,7 @@ CLOSE = 1e-4
 
 def _own(net: nn.Module) -> FusedNet | None:
     """The fused form of a user's own network, where it has the form of the small ones and gives the same outputs."""
-    shape = getattr(net, SAMPLE_SHAPE, ())
+    shape: tuple[int, ...] = getattr(net, SAMPLE_SHAPE, ())
     if len(shape) != 3 or type(net).__module__.startswith("chase."):
         return None
     channels, height, width = shape
