@@ -243,12 +243,17 @@ def write_turns(path: Path, turns: Mapping[ClientId, int]) -> None:
     write_atomically(path / "turns.json", json.dumps({str(c): t for c, t in turns.items()}).encode())
 
 
+def _stored_shape(agreed: Agreement) -> tuple[int, ...]:
+    """The shape of a stored sample: of a table one number per column, whatever they become."""
+    return (len(agreed.table),) if agreed.kind == "table" else agreed.shape
+
+
 def spec_of(settings: Settings, agreed: Agreement) -> NetSpec:
     """How to build the network that the sites agreed on."""
     classes, vocabulary = len(agreed.classes), agreed.vocabulary
     if settings.learner == "closed-form":
         kind = next(kind for kind in BY_KIND if kind == agreed.kind)
-        inputs = InputSpec(kind, agreed.shape, vocabulary, (), agreed.mean, agreed.std)
+        inputs = InputSpec(kind, _stored_shape(agreed), vocabulary, agreed.table, agreed.mean, agreed.std)
         return closed_form_spec(settings, inputs, agreed.shape, classes)
     return NetSpec(settings.net, agreed.shape, classes, settings.dropout, vocabulary, settings.init)
 

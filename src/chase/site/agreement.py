@@ -9,11 +9,21 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import asdict, dataclass
+from functools import lru_cache
 from typing import Any
 
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
 from chase.client.build import build_net
+from chase.client.spec import net_spec
+from chase.closed_form.catalog import make_map
+from chase.closed_form.feature_map import InputSpec, fit, transform
+from chase.closed_form.model import FeatureSpec
 from chase.core.errors import AgreementError
 from chase.core.messages import FORMAT
+from chase.core.randomness import rng
 from chase.core.weights import Weights
 from chase.data.resident import Column, Samples
 from chase.models.net import get_weights
@@ -39,6 +49,8 @@ class Agreement:
     net: str
     arrays: tuple[str, ...]
     """The network's arrays: name, type and shape of each."""
+    features: str = ""
+    """The closed-form learner: a fingerprint of the features of some drawn samples, equal only bit for bit."""
 
     def to_json(self) -> str:
         """As text that ``from_json`` reads back to an equal value."""
@@ -69,6 +81,8 @@ class Agreement:
         return hashlib.sha256(self.to_json().encode()).hexdigest()
 
 
+PROBES = 16
+"""Samples drawn to compare feature maps."""
 LISTS: dict[str, Any] = {
     "classes": str,
     "shape": int,
@@ -121,7 +135,44 @@ def agreement_of(settings: Settings, samples: Samples, classes: tuple[str, ...])
         vocabulary=samples.vocabulary,
         net=settings.net,
         arrays=arrays_of(get_weights(build_net(settings, samples, len(classes)))),
+        features=features_digest(settings, samples, len(classes)),
     )
+
+
+@lru_cache(maxsize=16)
+def _probed(features: str) -> str:
+    """Fit the feature map on some drawn samples and transform them: what software and machine make of it."""
+    about = FeatureSpec.from_text(features)
+    feature_map = make_map(about.features, about.inputs, seed=about.seed, filters=about.filters, passes=about.passes)
+    probe = drawn_samples(about.inputs)
+    rows = torch.arange(len(probe))
+    codes = transform(feature_map, fit(feature_map, [(probe, rows)]), probe, rows)
+    return hashlib.sha256(codes.tobytes()).hexdigest()[:16]
+
+
+def features_digest(settings: Settings, samples: Samples, classes: int) -> str:
+    """What both sides must get from the same drawn samples; a network's own features come with the weights."""
+    spec = net_spec(settings, samples, classes)
+    if not spec.features or FeatureSpec.from_text(spec.features).features == "net":
+        return ""
+    return _probed(spec.features)
+
+
+def drawn_samples(inputs: InputSpec) -> Samples:
+    """Samples of a kind, drawn from a fixed seed."""
+    draw, shape = rng(0, "probe-features"), (PROBES, *inputs.shape)
+    if inputs.kind == "image":
+        values: NDArray[Any] = draw.integers(0, 256, shape).astype(np.uint8)
+    elif inputs.kind == "text":
+        values = draw.integers(0, max(2, inputs.vocabulary), shape)
+    else:
+        values = draw.standard_normal(shape).astype(np.float32)
+        for at, column in enumerate(inputs.columns):
+            if column.values:
+                values[:, at] = draw.integers(0, len(column.values), PROBES)
+    numbers = np.arange(PROBES, dtype=np.int64)
+    more = (numbers, inputs.vocabulary, inputs.columns)
+    return Samples(torch.from_numpy(values), inputs.kind, inputs.mean, inputs.std, *more)
 
 
 SAYS = {
@@ -136,6 +187,7 @@ SAYS = {
     "vocabulary": "number of tokens",
     "net": "network",
     "arrays": "arrays of the network",
+    "features": "features of drawn samples, bit for bit (use the same versions of chase, torch and numpy)",
 }
 
 

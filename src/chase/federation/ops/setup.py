@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from string import ascii_lowercase
 
+from chase.closed_form.catalog import BY_KIND
 from chase.core.errors import FederationError
 from chase.core.files import write_atomically
 from chase.data.resident import Kind
@@ -71,9 +72,10 @@ def found(
 def model_card(settings: Settings, agreement: Agreement) -> ModelCard:
     """What the model needs to be used without the sites' data."""
     spec = spec_of(settings, agreement)
-    kind: Kind = "image" if agreement.kind == "image" else "text"
+    kind: Kind = next(kind for kind in BY_KIND if kind == agreement.kind)
     letters = LETTERS if spec.vocabulary == len(LETTERS) else ""
-    return ModelCard(spec, agreement.classes, kind, agreement.mean, agreement.std, letters)
+    rest = (letters, agreement.scale, agreement.table)
+    return ModelCard(spec, agreement.classes, kind, agreement.mean, agreement.std, *rest)
 
 
 def admit(federation: FederationDirectory, name: str, public_key: Path | None, register: bool = True) -> None:
