@@ -188,7 +188,7 @@ def test_a_sum_is_forgotten_once_all_before_it_are_there() -> None:
     assert len(running._early) == 1
     running.skip(0)
     assert len(running._early) == 0
-    with pytest.raises(UpdateError, match="came twice"):
+    with pytest.raises(UpdateError, match="arrived twice"):
         running.add(blocks[1])
     assert running.total().weight == sum(weight for c, _, weight in parts if BLOCK <= c < 2 * BLOCK)
 

@@ -135,7 +135,7 @@ def test_a_damaged_round_falls_back_to_the_one_before(path: Path, name: str, har
 
 def test_damage_that_both_rounds_share_names_the_file(path: Path) -> None:
     cut(path / "000001-main.states")
-    with pytest.raises(CheckpointError, match=r"no whole checkpoint is left: .*000001-main.states is damaged"):
+    with pytest.raises(CheckpointError, match=r"no complete checkpoint is left: .*000001-main.states is damaged"):
         Checkpoint(path).latest()
 
 

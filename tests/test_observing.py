@@ -36,7 +36,7 @@ def test_what_the_method_needs_is_its_own_cost() -> None:
 
 
 def test_two_losses_of_ones_own_are_refused() -> None:
-    with pytest.raises(SettingsError, match="trains with a loss of its own"):
+    with pytest.raises(SettingsError, match="trains with its own loss"):
         small_settings(strategy="ll4al", loss="kcfu")
     assert small_settings(strategy="kafal").loss == "kcfu"
     assert small_settings(strategy="kafal", loss="cross-entropy").loss == "cross-entropy"

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from chase import __version__
 
-ABOUT = "Federated active learning: CHASe, its rivals, and a page for the people who label."
+ABOUT = "Federated active learning: CHASe, other methods to compare it with, and a labelling page."
 COMMANDS = {
     "run": "Run federated active learning on a preset, a TOML file or your own data.",
     "resume": "Resume a run or a comparison that was stopped.",
@@ -20,8 +20,8 @@ COMMANDS = {
     "label": "Serve the labelling page of a client's home; export and import labels.",
     "data": "Data sets: list, fetch and inspect them.",
     "study": "Run an experiment of the paper; list, export and publish them.",
-    "site": "Make a site from its own data, look after it, connect it to a federation.",
-    "federation": "Found a federation of sites, serve and run it; or try it on one machine.",
+    "site": "Create a site from its own data, maintain it, and connect it to a federation.",
+    "federation": "Create a federation of sites, serve it and run it; or try it on one machine.",
 }
 """Every command with a line about it; a test compares the names with those that there are."""
 

@@ -52,7 +52,10 @@ PARTITIONS = {
     "shards-reference": "shards as in the authors' code; clients share samples",
 }
 LOSSES = {"cross-entropy": "mean cross-entropy", "kcfu": "KAFAL's knowledge-compensatory loss"}
-ANNOTATORS = {"oracle": "the truth, with wrong_labels and answer_delay", "page": "for one client a person, on a page"}
+ANNOTATORS = {
+    "oracle": "simulated: the true labels, with wrong_labels and answer_delay",
+    "page": "a person labels one client on the labelling page",
+}
 """What these settings may name besides things of one's own."""
 
 
@@ -85,13 +88,17 @@ class DataSettings(SettingsGroup):
     test_limit: int = Field(0, ge=0, description="test on this many samples, drawn once (0 = all)")
     image_size: int = Field(0, ge=0, le=1024, description="resize images to this height and width (0 = as they are)")
     channels: Literal[0, 1, 3] = Field(0, description="own images: 1 grey, 3 colour, 0 as they are")
-    channel_mean: str = Field("", description="own images: means to subtract, from 0 to 1, separated by commas")
+    channel_mean: str = Field(
+        "", description="own images: normalisation mean per channel, from 0 to 1, separated by commas"
+    )
     normalisation: Normalisation = Field(
         "statistics",
         description="images: statistics (mean and deviation of the training set), authors (the values in the code of "
         "the paper's authors) or half (0.5 and 0.5, so from -1 to 1)",
     )
-    channel_std: str = Field("", description="own images: deviations to divide by, separated by commas")
+    channel_std: str = Field(
+        "", description="own images: normalisation standard deviation per channel, separated by commas"
+    )
     pixel_range: str = Field(
         "", description="own images of more than 8 bits: lowest and highest value, for example 0,4095 (empty = found)"
     )
@@ -228,12 +235,14 @@ class AnnotatorSettings(SettingsGroup):
     budget: int = Field(
         10,
         ge=0,
-        description="labels per request, for behaviour = AbCo or free; 0 = nobody asks, whatever the behaviour",
+        description="labels per request, for behaviour = AbCo or free; 0 = no requests, with any behaviour",
     )
     period: int = Field(1, ge=1, description="turns between requests, for behaviour = free")
     wrong_labels: float = Field(0.0, ge=0, le=1, description="chance that an answer is wrong")
     answer_delay: int = Field(0, ge=0, description="turns until an answer comes")
-    annotator: str = Field("oracle", description="who labels: the truth, or for one client a person")
+    annotator: str = Field(
+        "oracle", description="who labels: oracle (simulated, true labels) or page (a person labels one client)"
+    )
     page_client: int = Field(
         0, ge=-1, description="the client a person labels, for annotator = page; all (or -1) = all of them on one page"
     )
@@ -276,7 +285,7 @@ class FederationSettings(SettingsGroup):
         description="how updates are combined: mean (weighted), or coordinate by coordinate and without weights the "
         "median, or the mean without the largest and smallest values",
     )
-    trim: float = Field(0.2, ge=0, lt=0.5, description="share of the values that trimmed-mean leaves out at either end")
+    trim: float = Field(0.2, ge=0, lt=0.5, description="share of the values that trimmed-mean discards at each end")
     server: str = Field("fedavg", description="how updates become the global model: " + ", ".join(SERVERS))
     server_lr: float | None = Field(None, gt=0, description="server learning rate; unset = as the server says")
     server_momentum: float = Field(0.9, ge=0, lt=1, description="momentum (beta 1) of fedavgm and fedadam")
@@ -419,7 +428,9 @@ class Settings(  # the last group first: pydantic collects the fields of the las
     def _check_together(self) -> None:
         if self.engine == "ray" and (self.annotator == "page" or self.device != "cpu"):
             what = "annotator = 'page'" if self.annotator == "page" else f"device = '{self.device}'"
-            raise SettingsError(f"{what} needs this machine, but engine = 'ray': use engine=workers or inprocess")
+            raise SettingsError(
+                f"{what} works on one machine only, but engine = 'ray': use engine=workers or inprocess"
+            )
         if self.annotator == "page" and self.page_client >= self.clients:
             raise SettingsError(
                 f"page_client = {self.page_client}, but clients are numbered 0 to {self.clients - 1}: choose one"
@@ -445,7 +456,7 @@ class Settings(  # the last group first: pydantic collects the fields of the las
             )
         if self.loss != "cross-entropy" and "loss_module" in self.needs:
             raise SettingsError(
-                f"loss = '{self.loss}', but strategy '{self.strategy}' trains with a loss of its own: leave `loss` out"
+                f"loss = '{self.loss}', but strategy '{self.strategy}' trains with its own loss: leave `loss` out"
             )
         if self.model == "global" and "model" not in self.needs and self.learner == "network":
             raise SettingsError(

@@ -152,7 +152,7 @@ def test_a_damaged_checkpoint_falls_back_with_a_note(chase: Chase, run: Path, fi
     assert (code, complained) == (0, "")
     joined = " ".join(said.split())
     assert "note: " in joined
-    assert ".states is damaged (it ends early); going on from the checkpoint" in joined
+    assert ".states is damaged (it ends early); continuing from the previous checkpoint" in joined
     assert timeless(Record.open(run).metrics) == timeless(Record.open(finished).metrics)
     assert final_weights(run) == final_weights(finished)
 
@@ -161,14 +161,14 @@ def test_two_damaged_checkpoints_name_the_files(chase: Chase, run: Path) -> None
     for round in (1, 2):
         (run / "checkpoint" / f"server-{round:06d}.safetensors").write_bytes(b"rust")
     said = chase.refused("resume", run)
-    assert "no whole checkpoint is left" in said
+    assert "no complete checkpoint is left" in said
     assert "server-000001.safetensors is damaged" in said
     assert "server-000002.safetensors is damaged" in said
 
 
 def test_finished_rounds_are_not_lost_to_a_checkpoint_that_is_gone(chase: Chase, run: Path) -> None:
     shutil.rmtree(run / "checkpoint")
-    assert "checkpoint is gone, but 2 rounds were done: bring it back" in chase.refused("resume", run)
+    assert "checkpoint is missing, but 2 rounds were done: bring it back" in chase.refused("resume", run)
     assert len(Record.open(run).metrics) == 2
 
 

@@ -31,7 +31,7 @@ def test_a_dry_run_names_what_the_data_cannot_give(chase, tmp_path: Path) -> Non
     assert "clients run out of samples to ask for before round 30" in shown
     body = json.loads(chase("study", "cycles", "--rounds", "1", *place, "--arm", "EV", "--json").out)
     assert len(body["notes"]) == 8
-    assert "so nobody is asked" in body["notes"][0]
+    assert "so no labels are requested" in body["notes"][0]
     assert json.loads(chase("study", "ablation", "--rounds", "2", *place, "--json").out)["notes"] == []
 
 

@@ -77,7 +77,7 @@ def test_a_study_names_the_jobs_that_failed_and_says_whether_it_is_run(tmp_path:
     assert [str(line) for line in lines[1:]] == ["  digits, ReCo · FedRandom · seed 0  failed: the data is gone"]
     with held(tmp_path, "cost"):  # another study in the same directory
         lines, over = view(tmp_path)
-    assert str(lines[0]).endswith("2 failed, nobody is running it")
+    assert str(lines[0]).endswith("2 failed, not running")
     assert not over
     assert str(view(tmp_path)[0][0]) == str(lines[0])
     failure_of(tmp_path, stopped).write_text("ended with exit code -9")

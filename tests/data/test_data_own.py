@@ -214,7 +214,7 @@ def test_paths_that_lead_nowhere(tmp_path):
     with pytest.raises(DataError, match="holds no images: put them into"):
         sources.load(str(tmp_path / "empty"))
     (tmp_path / "x.pdf").write_text("x")
-    with pytest.raises(DataError, match="is none of"):
+    with pytest.raises(DataError, match="is neither a table"):
         sources.load(str(tmp_path / "x.pdf"))
     with pytest.raises(DataError, match="did you mean 'cifar10'"):
         sources.load("cifar1O")
@@ -256,7 +256,7 @@ def test_no_network_and_no_copy_is_one_sentence(tmp_path, monkeypatch):
 def test_fetching_leaves_a_directory_of_the_users_alone(tmp_path):
     (tmp_path / "mnist").mkdir()
     (tmp_path / "mnist" / "test.parquet").write_text("mine")
-    with pytest.raises(DataError, match=r"is there but has no train\.parquet"):
+    with pytest.raises(DataError, match=r"exists but has no train\.parquet"):
         hub.get("mnist", tmp_path)
     assert (tmp_path / "mnist" / "test.parquet").read_text() == "mine"
 

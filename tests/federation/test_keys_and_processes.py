@@ -115,7 +115,7 @@ def test_a_supervisor_starts_again_what_ends_and_leaves_nothing_behind(tmp_path:
         wait_until(lambda: not supervisor.tend() and supervisor.pid("a") != first)
         assert not group_lives(first)  # its child went with it
         assert running(tmp_path / "jobs.json") == {"a": True}
-        with pytest.raises(FederationError, match="runs here already"), Supervisor(tmp_path / "jobs.json"):
+        with pytest.raises(FederationError, match="is already running"), Supervisor(tmp_path / "jobs.json"):
             pass
         second = supervisor.pid("a")
     assert not group_lives(second)

@@ -378,7 +378,7 @@ def test_a_score_over_more_samples_than_a_site_holds_out_is_not_counted(tmp_path
     table.rounds.members.said[0] = Hello("a", (), 100, 5)
     sums = table.rounds.tallies(1, lambda c: SiteMessage(10 + c, "tally"), 60.0)
     assert sums == Tally(0, 0)
-    assert table.whys("no score")[0] == "a score that cannot be: 10 of 10, of 5 held out"
+    assert table.whys("no score")[0] == "an impossible score: 10 of 10, of 5 held out"
 
 
 def test_an_answer_that_breaks_the_checks_themselves_costs_its_site_alone(tmp_path: Path) -> None:

@@ -51,10 +51,10 @@ def test_it_comes_up_goes_down_and_goes_on_without_an_orphan(tmp_path: Path, how
             os.kill(up.pid, signal.SIGINT)
         else:
             said = chase("down", str(fed)).communicate(timeout=120)[0]
-            assert "taken down" in said
+            assert "stopped. Resume with" in said
         out, _ = up.communicate(timeout=120)
         assert up.returncode == 130, out
-        assert "taken down" in out
+        assert "stopped. Resume with" in out
         assert [g for g in started if group_lives(g)] == []
         assert not (fed / "processes.json").exists()
         assert "nothing ran" in chase("down", str(fed)).communicate(timeout=120)[0]

@@ -145,7 +145,7 @@ def test_people_can_be_named_for_a_run() -> None:
     assert annotators(["anna", "ben"]) == ("page", ["anna", "ben"])
     with pytest.raises(SettingsError, match="did you mean 'oracle'"):
         annotators(["orcale"])
-    with pytest.raises(SettingsError, match="stands alone"):
+    with pytest.raises(SettingsError, match="cannot be combined"):
         annotators(["oracle", "anna"])
 
 

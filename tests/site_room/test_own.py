@@ -221,7 +221,7 @@ def test_the_first_turn_and_the_first_questions_of_a_site_with_people(tmp_path: 
     ("arguments", "says"),
     [
         (["--data", "nowhere", "--id", "site-a"], "does not exist"),
-        (["--data", "scans", "--id", "Site A"], "does not do as the name"),
+        (["--data", "scans", "--id", "Site A"], "is invalid as the name"),
         (["--data", "scans", "--id", "site-a", "--annotator", "robot"], "page or simulated"),
         (["--data", "scans", "--id", "site-a", "--agreement", "nowhere.json"], "cannot read"),
         (["--data", "empty", "--id", "site-a"], "holds no images"),
@@ -240,7 +240,7 @@ def test_bad_input_is_refused_in_a_sentence(
 def test_a_site_cut_from_a_data_set_takes_no_files(tmp_path: Path) -> None:
     from site_room.sites import tiny_site
 
-    with pytest.raises(DataError, match="was cut from a data set"):
+    with pytest.raises(DataError, match="was made from a part of a data set"):
         samples.read_more(tiny_site(tmp_path / "home"), [tmp_path])
 
 

@@ -44,7 +44,7 @@ def test_a_site_is_whole_or_not_there(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["", "Site A", "../up", "a" * 64, "-x"])
 def test_a_name_that_does_not_do_is_refused(tmp_path: Path, name: str) -> None:
-    with pytest.raises(LabelError, match="does not do as the name"):
+    with pytest.raises(LabelError, match="is invalid as the name"):
         tiny_site(tmp_path / "home", name=name or " ")
 
 
@@ -77,7 +77,7 @@ def test_a_label_that_comes_with_a_new_file_is_taken_in_at_the_next_turn(tmp_pat
 def test_a_sample_is_added_once_and_only_if_it_fits(tmp_path: Path) -> None:
     site = tiny_site(tmp_path / "home")
     put(site, some(1), ["x.png"])
-    with pytest.raises(DataError, match=r"called like others that are there already \(x.png\)"):
+    with pytest.raises(DataError, match=r"names that exist already that are there already \(x.png\)"):
         put(site, some(1, value=80), ["x.png"])
     with pytest.raises(DataError, match="there already"):
         put(site, some(2, value=90), ["y.png", "y.png"])
@@ -156,7 +156,7 @@ def test_a_held_out_sample_can_be_forgotten(tmp_path: Path) -> None:
     site = tiny_site(tmp_path / "home")
     held = site.held_out()
     assert held is not None
-    with pytest.raises(DataError, match="called like others"):
+    with pytest.raises(DataError, match="names that exist already"):
         put(site, some(1), ["held-out-4"])
     change.forget(site, change.find(site, ["held-out-4", "image-0" if 0 in site.start().ids else "held-out-7"]))
     assert held.inputs[4].tobytes() not in (tmp_path / "home" / "holdout.safetensors").read_bytes()

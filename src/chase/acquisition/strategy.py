@@ -23,7 +23,7 @@ Scores = NDArray[np.float64]
 NEEDS = {
     "label_changes": "EV is tracked, and candidates are the samples it was tracked for",
     "model": "reads the model that the setting `model` names",
-    "local_model": "reads the last local model, whatever `model` says",
+    "local_model": "reads the last local model, for either value of `model`",
     "before": "reads the local model before the one that `model` names",
     "loss_module": "a loss-prediction module is trained beside the network and averaged with it",
 }

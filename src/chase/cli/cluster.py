@@ -41,7 +41,7 @@ def clients_on(on: str, address: str) -> dict[str, str]:
 def check_on(on: str, address: str) -> None:
     """Refuse a place that is not known, an address without --on ray, and a missing extra."""
     if on not in ("here", "ray"):
-        raise SettingsError(f"--on {on} is not known: use here or ray")
+        raise SettingsError(f"--on {on} is invalid: use here or ray")
     if address and on != "ray":
         raise SettingsError(f"--address {address} is for a Ray cluster: add --on ray")
     if on == "ray":

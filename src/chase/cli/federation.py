@@ -46,7 +46,9 @@ def register(app: typer.Typer) -> None:
     group.command("proxy", epilog="Example: chase federation proxy fed --host 0.0.0.0 --port 8443")(proxy)
     group.command("run", epilog="Example: chase federation run fed")(run)
     register_federation(group)
-    app.add_typer(group, name="federation", help="Found a federation of sites, serve and run it; or try it out here.")
+    app.add_typer(
+        group, name="federation", help="Create a federation of sites, serve it and run it; or try it on one machine."
+    )
 
 
 def need_flower() -> None:
@@ -87,7 +89,7 @@ def init(
     ] = None,
     insecure: InsecureOpt = False,
 ) -> None:
-    """Found a federation: rules, agreement, run directory and certificates, in a new directory."""
+    """Create a federation in a new directory: rules, agreement, run directory and certificates."""
     need_flower()
     from chase.federation.ops.setup import found
     from chase.site.agreement import Agreement
@@ -123,7 +125,7 @@ def admit(
     name: Annotated[str, typer.Argument(help="The site's name.")],
     key: Annotated[Path | None, typer.Option(help="The site's node.key.pub.")] = None,
 ) -> None:
-    """Let a site in: put it on the list and register its key (the SuperLink must be up)."""
+    """Admit a site: add it to the list and register its key (the SuperLink must be running)."""
     need_flower()
     from chase.federation.ops import setup
     from chase.federation.rules import FederationDirectory
@@ -133,7 +135,7 @@ def admit(
 
 
 def dismiss(directory: DirArg, name: Annotated[str, typer.Argument(help="The site's name.")]) -> None:
-    """Remove a site: its key opens nothing any more and rounds go on without it (the SuperLink must be up)."""
+    """Remove a site: its key is no longer accepted, and rounds continue without it (the SuperLink must be running)."""
     need_flower()
     from chase.federation.ops import setup
     from chase.federation.rules import FederationDirectory
@@ -163,7 +165,7 @@ def keep_going(registry: Path, jobs: Sequence[ProcessSpec], message: str) -> Non
 def serve(
     directory: DirArg,
     proxy_at: Annotated[
-        str, typer.Option("--proxy", metavar="HOST:PORT", help="Also let sites through here, over TLS.")
+        str, typer.Option("--proxy", metavar="HOST:PORT", help="Also accept sites at this address, over TLS.")
     ] = "",
 ) -> None:
     """Serve a federation, SuperLink and the server's rounds, until Ctrl-C or SIGTERM."""
@@ -192,7 +194,7 @@ def proxy(
     host: Annotated[str, typer.Option(help="Interface to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(help="Port that the sites reach.", min=1, max=65535)] = 8443,
 ) -> None:
-    """Let the sites of other machines through to the SuperLink, over TLS, and nothing else (403)."""
+    """Forward requests of sites on other machines to the SuperLink over TLS, and refuse all others (403)."""
     need_flower()
     from chase.federation.ops.keys import check_private
     from chase.federation.ops.launch import ca
@@ -229,7 +231,7 @@ def run(directory: DirArg, change: SetOpt = None) -> None:
             shown, said = say_rounds(federation, shown), say_gathering(federation, said)
             time.sleep(1.0)
     except Ended:
-        print(f"no longer watching; the run goes on at the server. Look with: chase federation status {directory}")
+        print(f"stopped watching; the run continues at the server. Check it with: chase federation status {directory}")
         return
     say_rounds(federation, shown)
     close(federation)
@@ -257,7 +259,7 @@ def say_gathering(federation: FederationDirectory, said: str) -> str:
     here = sorted(name for name, how in sites.items() if how == "ready")
     text = f"waiting for sites: {len(here)} of {wanted} here" + (f" ({', '.join(here)})" if here else "")
     text += "".join(f"; {name} is refused" for name, how in sites.items() if how == "refused")
-    text += "" if wanted else "; let some in with `chase federation admit`"
+    text += "" if wanted else "; admit sites with `chase federation admit`"
     if text != said:
         print(text, flush=True)
     return text
@@ -289,14 +291,16 @@ def status(directory: DirArg, as_json: JsonOpt = False) -> None:
 
 
 def down(directory: Annotated[Path, typer.Argument(help="The federation's directory.")] = Path("federation")) -> None:
-    """End everything that `up` or `serve` started."""
+    """Stop everything that `up` or `serve` started."""
     from chase.federation.ops.processes import take_down
 
     print("taken down" if take_down(directory / "processes.json") else "nothing ran")
 
 
 def up(
-    directory: Annotated[Path, typer.Argument(help="Where to put it; one that is there goes on.")] = Path("federation"),
+    directory: Annotated[Path, typer.Argument(help="Directory of the federation; an existing one is resumed.")] = Path(
+        "federation"
+    ),
     sites: Annotated[int | None, typer.Option(help="How many sites [3].", min=1, max=64)] = None,
     preset: Annotated[str | None, typer.Option("--preset", "-p", help="Preset or TOML file [digits].")] = None,
     change: SetOpt = None,
@@ -305,9 +309,9 @@ def up(
         bool | None, typer.Option("--person/--no-person", help="The first site is labelled on the page [person].")
     ] = None,
     insecure: InsecureOpt = False,
-    stay: Annotated[bool, typer.Option("--stay", help="Stay up when the rounds are done, until Ctrl-C.")] = False,
+    stay: Annotated[bool, typer.Option("--stay", help="Keep running after the last round, until Ctrl-C.")] = False,
 ) -> None:
-    """Start a complete federation on this machine, show how it stands, take it down at the end or on Ctrl-C."""
+    """Start a complete federation on this machine, show its progress, and stop it at the end or on Ctrl-C."""
     need_flower()
     from chase.federation.ops.processes import Ended, Supervisor, end_on_signals
 
@@ -319,7 +323,7 @@ def up(
         with Supervisor(loopback.registry) as supervisor:
             go(loopback, supervisor, stay)
     except Ended:
-        print(f"taken down. Go on with: chase federation up {directory}", flush=True)
+        print(f"stopped. Resume with: chase federation up {directory}", flush=True)
         raise typer.Exit(130) from None
     close(loopback.federation)
 
@@ -341,7 +345,7 @@ def prepare(
         given = [name for name, value in (options | {"--insecure": insecure or None}).items() if value is not None]
         if given:
             raise FederationError(
-                f"{directory} is there already and goes on as it was founded: leave {', '.join(given)} out, "
+                f"{directory} exists already and is resumed with its own settings: leave {', '.join(given)} out, "
                 "or name another directory"
             )
         return Loopback.open(directory)

@@ -37,7 +37,7 @@ def say(problems: list[str]) -> None:
 
 
 def health(directory: DirArg) -> None:
-    """Check processes, rounds, certificates and disk; exit code 0 if all is well, 1 if not."""
+    """Check processes, rounds, certificates and disk; exit code 0 if there are no problems, 1 otherwise."""
     from chase.federation.health import federation_problems
     from chase.federation.rules import FederationDirectory
 
@@ -50,14 +50,14 @@ def renew(directory: DirArg) -> None:
     from chase.federation.rules import FederationDirectory
 
     keys = FederationDirectory(directory).path / "keys"
-    print(f"server certificate renewed, good for {certificates.renew(keys)} days; restart `chase federation serve`")
+    print(f"server certificate renewed, valid for {certificates.renew(keys)} days; restart `chase federation serve`")
     print(f"fingerprint of the CA, unchanged: {certificates.fingerprint(keys / 'ca.crt')}")
 
 
 def rollback(
-    directory: DirArg, round: Annotated[int, typer.Argument(help="The round to go back to; 0 is the start.", min=0)]
+    directory: DirArg, round: Annotated[int, typer.Argument(help="The round to return to; 0 is the start.", min=0)]
 ) -> None:
-    """Go back to a saved round: model and record go back, the sites keep all labels."""
+    """Return to a saved round: model and record are rolled back; the sites keep all labels."""
     from chase.federation.rollback import roll_back
     from chase.federation.rules import FederationDirectory
 
@@ -98,7 +98,7 @@ def metrics(
 
 
 def site_health(home: HomeArg) -> None:
-    """Check connection, samples, disk and proposed settings; exit code 0 if all is well, 1 if not."""
+    """Check connection, samples, disk and proposed settings; exit code 0 if there are no problems, 1 otherwise."""
     from chase.federation.health import site_problems
     from chase.site.place import Site
 

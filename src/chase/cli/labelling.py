@@ -94,7 +94,7 @@ def link(
 
 def revoke(
     home: HomeArg,
-    annotator: Annotated[list[str], typer.Option("--annotator", "-a", help="Who may label no more; repeatable.")],
+    annotator: Annotated[list[str], typer.Option("--annotator", "-a", help="Annotator whose access ends; repeatable.")],
 ) -> None:
     """End the sessions and the unused links of annotators; what they answered stays."""
     people = Home(home).people
@@ -107,10 +107,12 @@ def export(
     out: Annotated[Path | None, typer.Option("--out", "-o", help="File to write; the screen unless given.")] = None,
     form: Annotated[
         Literal["csv", "label-studio", "label-studio-config"],
-        typer.Option("--format", "-f", help="CSV, Label Studio JSON, or the interface that such JSON fits."),
+        typer.Option("--format", "-f", help="CSV, Label Studio JSON, or the Label Studio interface for that JSON."),
     ] = "csv",
-    waiting: Annotated[bool, typer.Option("--waiting", help="The questions that wait, not the labels.")] = False,
-    answers: Annotated[bool, typer.Option("--answers", help="Every person's answer (CSV), not the labels.")] = False,
+    waiting: Annotated[bool, typer.Option("--waiting", help="Write open questions instead of labels.")] = False,
+    answers: Annotated[
+        bool, typer.Option("--answers", help="Write the answer of every person (CSV) instead of labels.")
+    ] = False,
 ) -> None:
     """Write all labels, all answers or all waiting questions, as CSV or as Label Studio tasks with annotations."""
     opened = Home(home)
@@ -129,9 +131,13 @@ def export(
 def import_labels(
     home: HomeArg,
     file: Annotated[Path, typer.Argument(help="A CSV, or a Label Studio JSON export (by its ending .json).")],
-    annotator: Annotated[str, typer.Option("--annotator", "-a", help="Who labelled, whatever the file says.")] = "",
+    annotator: Annotated[
+        str, typer.Option("--annotator", "-a", help="Who labelled; replaces the names in the file.")
+    ] = "",
     revise: Annotated[bool, typer.Option("--revise", help="Correct samples that were answered already.")] = False,
-    keep_good: Annotated[bool, typer.Option("--keep-good", help="Import what fits although some does not.")] = False,
+    keep_good: Annotated[
+        bool, typer.Option("--keep-good", help="Import the valid lines and skip the invalid ones.")
+    ] = False,
 ) -> None:
     """Import labels from a file, with the same checks as on the page."""
     opened = Home(home)

@@ -17,7 +17,7 @@ typer.core.HAS_RICH = False  # else help texts show "\[default: 30]": typer esca
 
 app = typer.Typer(
     name="chase",
-    help="Federated active learning: CHASe, its rivals, and a page for the people who label.",
+    help="Federated active learning: CHASe, other methods to compare it with, and a labelling page.",
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode="rich",

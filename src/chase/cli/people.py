@@ -27,7 +27,10 @@ def page_beside(
         for name, link in serving.links(home, where, names or ["annotator"]).items():
             say(f"{f'{name}: ' if names else ''}label {home.card.name} at {link}")
         if settings.wait == 0:
-            say("rounds do not wait for you: unanswered samples wait in the inbox (--wait 60 waits a minute a round)")
+            say(
+                "rounds do not wait for you: unanswered samples wait in the inbox (--wait 60 waits up to one "
+                "minute per round)"
+            )
         yield lambda: wait_for_answers(home, settings.wait)
     left = home.ledger.open_count()
     if left:

@@ -61,7 +61,7 @@ AnnotatorOpt = Annotated[
 PageClientOpt = Annotated[
     str | None, typer.Option("--page-client", help="The client that you label [0]; all = every client on one page.")
 ]
-WaitOpt = Annotated[float | None, typer.Option("--wait", help="Seconds a round waits for your answers [0].")]
+WaitOpt = Annotated[float | None, typer.Option("--wait", help="Seconds that a round waits for your answers [0].")]
 PortOpt = Annotated[int, typer.Option("--page-port", help="Port of the labelling page; 0 takes any free one.")]
 JsonOpt = Annotated[bool, typer.Option("--json", help="Print one JSON object at the end instead of text.")]
 
@@ -127,10 +127,12 @@ def annotators(given: list[str]) -> tuple[str | None, list[str]]:
     """The setting ``annotator`` and the names of people, from what was given: oracle, page, or names."""
     names = [name for name in given if name not in ("oracle", "page")]
     if "oracle" in given and len(given) > 1:
-        raise SettingsError(f"--annotator oracle stands alone; it came with {', '.join(given)}")
+        raise SettingsError(f"--annotator oracle cannot be combined with other annotators; given: {', '.join(given)}")
     for name in names:
         if near := difflib.get_close_matches(name, ("oracle", "page"), n=1, cutoff=0.75):
-            raise SettingsError(f"unknown annotator '{name}'; did you mean '{near[0]}'? Or name a person otherwise.")
+            raise SettingsError(
+                f"unknown annotator '{name}'; did you mean '{near[0]}'? Or use another name for the person."
+            )
     if names:
         return "page", names
     return (given[0] if given else None), []
@@ -150,7 +152,7 @@ def given(**options: Any) -> dict[str, Any]:
 
 
 def resume(
-    directory: Annotated[Path, typer.Argument(help="The run or comparison directory to go on with.")],
+    directory: Annotated[Path, typer.Argument(help="The run or comparison directory to resume.")],
     rounds: RoundsOpt = None,
     change: SetOpt = None,
     as_json: JsonOpt = False,
@@ -161,7 +163,7 @@ def resume(
     on: OnOpt = "here",
     address: AddressOpt = "",
 ) -> None:
-    """Go on with a run or a comparison that was stopped; `--rounds 300` makes it longer."""
+    """Resume a run or a comparison that was stopped; `--rounds 300` makes it longer."""
     check_on(on, address)
     changes = settings_room.parse_changes(change or []) | given(rounds=rounds)
     if is_comparison(directory):

@@ -54,7 +54,9 @@ def register(app: typer.Typer) -> None:
     group.command("key", epilog="Example: chase site key home > site-a.pub")(key)
     group.command("disconnect", epilog="Example: chase site disconnect home")(disconnect)
     register_site(group)
-    app.add_typer(group, name="site", help="Make a site from its own data, look after it, connect it to a federation.")
+    app.add_typer(
+        group, name="site", help="Create a site from its own data, maintain it, and connect it to a federation."
+    )
 
 
 def init(
@@ -70,15 +72,19 @@ def init(
     text_column: Annotated[str, typer.Option(help="Column of texts.")] = "",
     image_column: Annotated[str, typer.Option(help="Column of images.")] = "",
     label_column: Annotated[str, typer.Option(help="Column of labels; cells may be empty.")] = "",
-    hold_out: Annotated[float, typer.Option(help="Share of the labelled kept for evaluation.", min=0, max=0.9)] = 0.0,
+    hold_out: Annotated[
+        float, typer.Option(help="Share of the labelled samples held out for evaluation.", min=0, max=0.9)
+    ] = 0.0,
     annotator: Annotated[str, typer.Option(help="page: people label; simulated: all labels are known.")] = "page",
     budget: Annotated[
-        int | None, typer.Option(help="Labels a request, if the site has a say of its own.", min=0)
+        int | None, typer.Option(help="Labels per request, if the federation lets sites decide.", min=0)
     ] = None,
-    period: Annotated[int | None, typer.Option(help="Turns between requests, likewise.", min=1)] = None,
+    period: Annotated[
+        int | None, typer.Option(help="Turns between requests, if the federation lets sites decide.", min=1)
+    ] = None,
     device: DeviceOpt = None,
 ) -> None:
-    """Make a site: index its data, fill its pools, make its inbox and its key."""
+    """Create a site: index its data, fill its pools, create its inbox and its key."""
     if annotator not in ("page", "simulated"):
         raise ChaseError(f"--annotator is page or simulated, not '{annotator}'")
     listed = tuple(part.strip() for part in classes.split(",") if part.strip())
@@ -121,7 +127,7 @@ def key_maker() -> Callable[[Path, str], str]:
 
 
 def key(home: HomeArg) -> None:
-    """Make a new key for a site that lost its own or whose key others may have read; the old one is kept aside."""
+    """Create a new key for a site whose key was lost or exposed; the old key file is renamed and kept."""
     make_key, name = key_maker(), Site(home).card.name
     if any(running(home / "processes.json").values()):
         raise FederationError(f"{name} is connected with its key: first run `chase site disconnect {home}`")
@@ -136,7 +142,7 @@ def key(home: HomeArg) -> None:
         (home / f"node.key.new{end}").replace(old)
     print(line)
     print(
-        f"The server has to let {name} out and in again with this public key ({home / 'node.key.pub'}).",
+        f"The server must remove {name} and admit it again with this public key ({home / 'node.key.pub'}).",
         file=sys.stderr,
     )
 
@@ -161,7 +167,7 @@ def status(home: HomeArg, as_json: JsonOpt = False) -> None:
 
 
 def add(home: HomeArg, files: Annotated[list[Path], typer.Argument(help="New files, folders, or one table.")]) -> None:
-    """Put new samples into a site's pool; they may be asked for from the next turn on."""
+    """Add new samples to a site; they can be selected from its next turn on."""
     site = Site(home)
     found, labels = samples.read_more(site, files)
     for problem in found.problems:
@@ -170,8 +176,8 @@ def add(home: HomeArg, files: Annotated[list[Path], typer.Argument(help="New fil
     if added.twins:
         name, twin = added.twins[0]
         print(
-            f"note: {len(added.twins)} samples were left out because the site has the same already (first: {name} is "
-            f"{twin}); labels for those go in with `chase label import`"
+            f"note: {len(added.twins)} samples were skipped because the site has identical ones (first: {name} is "
+            f"{twin}); import labels for those with `chase label import`"
         )
     print(f"{added.ids.size} samples added, {added.labeled} of them labelled")
 
@@ -191,7 +197,7 @@ def agree(
     preset: Annotated[str, typer.Argument(help="Preset or TOML file.")] = "digits",
     change_: SetOpt = None,
 ) -> None:
-    """Print the agreement that this site would enter: to found a federation whose server has no data."""
+    """Print the agreement that fits this site, to create a federation whose server has no data."""
     site = Site(home)
     chosen = settings_room.load(preset, settings_room.parse_changes(change_ or []))
     print(agreement_of(chosen, site.samples(), site.classes).to_json())
@@ -212,7 +218,9 @@ def connect(
 
     check_address(server)
     if (ca is None) == (not insecure):
-        raise FederationError("give --ca ca.crt (the federation's certificate), or --insecure to go without encryption")
+        raise FederationError(
+            "give --ca ca.crt (the federation's certificate), or --insecure to connect without encryption"
+        )
     if insecure:
         warn_insecure()
     if ca is not None and not ca.is_file():
@@ -248,5 +256,5 @@ def is_bracketed(host: str) -> bool:
 
 
 def disconnect(home: HomeArg) -> None:
-    """End the connection that `chase site connect` keeps."""
+    """Stop the connection that `chase site connect` started."""
     print("disconnected" if take_down(home / "processes.json") else "it was not connected")

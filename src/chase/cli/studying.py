@@ -106,7 +106,7 @@ def study(
     fixed = {"seed": "--seeds", "rounds": "--rounds", "data_share": "--scale", "data": "--data"}
     for key, option in fixed.items():
         if key in changes:
-            raise SettingsError(f"--set {key}=... does not fit a study: use {option}")
+            raise SettingsError(f"--set {key}=... cannot be used with a study: use {option}")
     options = Options(presets, tuple(arm or ()), rounds, seeds, first_seed, scale, changes, no_labels)
     wanted = plan(chosen, options)
     workers = jobs or os.cpu_count() or 1
@@ -126,7 +126,7 @@ def study(
             try:
                 run_jobs(work, progress, workers, view.show, start)
             except KeyboardInterrupt:
-                view.say(f"stopped; finished rounds are saved. The same command goes on with it ({out}).")
+                view.say(f"stopped; finished rounds are saved. Resume with the same command ({out}).")
                 raise typer.Exit(130) from None
     finish(work, progress, as_json)
 

@@ -80,7 +80,7 @@ def predict_files(
     """Predict the class of images, texts or rows of a table with the global model of a run.
 
     Images are brought to the model's size and colours where needed. They should look like those it was trained
-    on: the digits, for example, are bright on dark. What cannot be read is named, and the rest goes on.
+    on: the digits, for example, are bright on dark. Files that cannot be read are reported and skipped.
     """
     found = predict(read_trained(directory, chosen_round(which)), files, top)
     failed = failures(found)

@@ -154,7 +154,7 @@ def study_lines(plan: StudyPlan) -> tuple[list[RenderableType], bool]:
     count = sum(bool(why) for why in failed.values())
     holder = held_by(plan.directory / LOCK)
     idle = bool(failed) and (holder is None or holder.name not in (plan.study, ""))
-    head += (f", {count} failed" if count else "") + (", nobody is running it" if idle else "")
+    head += (f", {count} failed" if count else "") + (", not running" if idle else "")
     lines: list[RenderableType] = [Text(head)]
     for name, why in failed.items():
         job = once[name]

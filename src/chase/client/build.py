@@ -90,4 +90,4 @@ def check_device(device: str) -> None:
         torch.empty(1, device=device)
     except (RuntimeError, AssertionError) as error:
         reason = str(error).splitlines()[0]
-        raise SettingsError(f"device = '{device}' cannot be used here ({reason}): use device=cpu") from None
+        raise SettingsError(f"device = '{device}' cannot be used on this machine ({reason}): use device=cpu") from None

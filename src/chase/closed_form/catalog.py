@@ -21,7 +21,7 @@ MAPS: dict[str, tuple[str, Callable[..., FeatureMap]]] = {
     "patches": ("images: responses of learnt patch filters", Patches),
     "hashed-text": ("texts: hashed n-grams", HashedText),
     "table": ("table rows: columns and random Fourier features", Table),
-    "given": ("vectors that you bring, such as embeddings", Given),
+    "given": ("your own vectors, such as embeddings", Given),
     "net": ("what the last layer of the network in init_weights sees", NetFeatures),
 }
 BY_KIND: dict[Kind, str] = {"image": "patches", "text": "hashed-text", "table": "table", "vectors": "given"}

@@ -29,7 +29,7 @@ class Given:
         if self.spec.kind != "vectors":
             raise SettingsError(f"features = 'given' are for vectors, and these samples are of kind {self.spec.kind}")
         if self.width > WIDEST:
-            raise DataError(f"vectors have {self.width} numbers, and at most {WIDEST} fit: reduce them first")
+            raise DataError(f"vectors have {self.width} numbers, at most {WIDEST} are allowed: reduce them first")
 
     @property
     def steps(self) -> int:

@@ -184,7 +184,7 @@ def read_vectors(table: Table, name: str) -> NDArray[np.float32]:
     try:
         values = np.array(cells, dtype=np.float32)
     except (TypeError, ValueError):
-        raise DataError(f"{table.path.name}: column '{name}' holds lists of something else than numbers") from None
+        raise DataError(f"{table.path.name}: column '{name}' holds lists that are not numbers") from None
     bad = np.flatnonzero(~np.isfinite(values).all(axis=1))
     if bad.size:
         raise DataError(f"{table.where(int(bad[0]))}: column '{name}' holds a value that is not a number")
@@ -227,7 +227,8 @@ def _numbers(table: Table, name: str, cells: Sequence[Any]) -> tuple[NDArray[np.
         number = as_number(cell)
         if number is None:
             raise DataError(
-                f"{table.where(row)}: column '{name}' holds numbers, but '{cell}' is none: correct the cell, or set "
+                f"{table.where(row)}: column '{name}' holds numbers, but '{cell}' is not a number: correct the "
+                "cell, or set "
                 f'columns="...,{name}:category,..." to read the column as categories'
             )
         out[row] = number

@@ -51,7 +51,7 @@ def read_csv(path: Path, encoding: str = "") -> CsvFile:
             if len(cells) != len(header):
                 raise DataError(
                     f"{path}, line {line}: {len(cells)} cells, but the header has {len(header)}: a cell that holds "
-                    f"{delimiter!r} or a line break must stand in double quotes"
+                    f"{delimiter!r} or a line break must be in double quotes"
                 )
             for column, cell in zip(columns, cells, strict=True):
                 column.append(cell if cell != "" else None)

@@ -49,7 +49,7 @@ def image_files(root: Path) -> tuple[list[Path], tuple[str, ...]]:
         problems.append(f"{loose} images lie in {root} itself, outside of the class folders: they have no label")
     odd = [p for p in inside if p.suffix.lower() not in SUFFIXES]
     if odd:
-        problems.append(f"{len(odd)} files are no images by their name (first: {odd[0].relative_to(root)})")
+        problems.append(f"{len(odd)} files do not have an image file name (first: {odd[0].relative_to(root)})")
     return files, tuple(problems)
 
 

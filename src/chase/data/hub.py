@@ -37,7 +37,7 @@ def get(name: str, into: Path) -> Path:
     if (place / "train.parquet").is_file():
         return place
     if place.exists() and any(place.iterdir()):
-        raise DataError(f"{place} is there but has no train.parquet: add it, or remove the directory and fetch again")
+        raise DataError(f"{place} exists but has no train.parquet: add it, or remove the directory and fetch again")
     known = KNOWN.get(name)
     hub = known.hub if known is not None else name.removeprefix(PREFIX)
     hub_id, _, config = hub.partition(":")

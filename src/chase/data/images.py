@@ -83,7 +83,9 @@ def decode(raws: Sequence[RAW | None], names: Sequence[str], options: DataOption
         raise DataError(f"none of the {len(raws)} images can be read; the first: {skipped[0]}")
     if waves:
         if len(waves) < len(arrays):
-            raise DataError(f"{names[waves[0]]} is a recording among images: keep them in data sets of their own")
+            raise DataError(
+                f"{names[waves[0]]} is a recording among images: keep recordings and images in separate data sets"
+            )
         seconds, cut = one_length(arrays, channels, options)
         skipped += cut
     scale = options.scale or (BYTE if high < low else _with_bytes(arrays, low, high))

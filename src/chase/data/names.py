@@ -18,7 +18,7 @@ class Names(Sequence[str]):
     def __init__(self, octets: NDArray[np.uint8], ends: NDArray[np.int64]) -> None:
         self.octets, self.ends = octets, ends
         if ends.size and int(ends[-1]) != octets.size:
-            raise ValueError("texts and their ends do not fit")
+            raise ValueError("texts and their end positions do not match")
 
     @classmethod
     def of(cls, texts: Iterable[str]) -> Names:

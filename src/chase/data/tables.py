@@ -97,7 +97,7 @@ def read_tables(paths: Sequence[Path], encoding: str = "") -> Table:
     try:
         whole = pa.concat_tables([part.rows for part in parts], promote_options="permissive")
     except pa.ArrowException as error:
-        raise DataError(f"the shards beside {paths[0]} do not fit together: {str(error).splitlines()[0]}") from None
+        raise DataError(f"the shards beside {paths[0]} have different columns: {str(error).splitlines()[0]}") from None
     owner = np.repeat(np.arange(len(parts)), [part.rows.num_rows for part in parts])
     problems = tuple(problem for part in parts for problem in part.problems)
     return Table(paths[0], whole, tuple(path.name for path in paths), owner, None, problems)

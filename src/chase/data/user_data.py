@@ -68,7 +68,7 @@ def _one_part(path: Path) -> PartFiles:
     if path.is_dir():
         return PartFiles(path)
     if not is_table(path):
-        raise DataError(f"{path} is none of {', '.join(TABLE_SUFFIXES)} and no folder of images")
+        raise DataError(f"{path} is neither a table ({', '.join(TABLE_SUFFIXES)}) nor a folder of images")
     return PartFiles(path.parent, (path,))
 
 

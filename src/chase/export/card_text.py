@@ -22,7 +22,7 @@ def model_card(trained: Trained) -> str:
         "## Intended use\n\n" + TO_FILL,
         "## Not intended for\n\n" + TO_FILL,
         "## Data\n\n" + _data(trained, coverage, line),
-        "## How well it does\n\n" + _quality(trained, line),
+        "## Performance\n\n" + _quality(trained, line),
         "## Limits and risks\n\n" + TO_FILL,
     ]
     return "\n\n".join(parts) + "\n"

@@ -89,7 +89,7 @@ def items(trained: Trained, path: Path) -> Iterator[Item]:
     elif path.suffix in TABLE_SUFFIXES:
         yield from _rows(trained, path)
     elif trained.card.kind in ("table", "vectors"):
-        raise DataError(f"{path} is no table: the model takes rows of {', '.join(TABLE_SUFFIXES)} files")
+        raise DataError(f"{path} is not a table: the model needs rows of {', '.join(TABLE_SUFFIXES)} files")
     else:
         yield _file(trained, path)
 

@@ -88,7 +88,7 @@ def read_best(path: Path, round: int) -> dict[str, Array]:
     """The arrays of the best round, which a run keeps beside its last ones."""
     file = path / BEST
     if not file.is_file():
-        raise RunDirectoryError(f"{path} did not keep its best model (round {round}): only the last one is there")
+        raise RunDirectoryError(f"{path} did not keep its best model (round {round}): use --which last")
     arrays = read(file)
     if int(arrays.pop("round")[0]) != round:
         raise RunDirectoryError(f"{file} is not of round {round}: finish the run with `chase resume {path}`")

@@ -41,7 +41,7 @@ def check_answer(update: ClientUpdate, order: RoundOrder, rules: Rules, samples:
     if update.num_labeled > rules.most_labels or update.num_labeled != update.metrics["pool_labeled"]:
         raise UpdateError(
             f"{who}: a labelled count of {update.num_labeled} beside a pool of "
-            f"{update.metrics['pool_labeled']:.0f} is not believed (at most {rules.most_labels})"
+            f"{update.metrics['pool_labeled']:.0f} is implausible (at most {rules.most_labels})"
         )
     check_sums(update, who, samples)
     held = sum(update.metrics[f"pool_{name}"] for name in NAMES)
@@ -63,7 +63,7 @@ def check_sums(update: ClientUpdate, who: str, samples: int) -> None:
         if array is None or not array.size:
             continue
         if (array != np.rint(array)).any():
-            raise UpdateError(f"{who}: the sums '{name}' hold a number that is not whole")
+            raise UpdateError(f"{who}: the sums '{name}' contain a number that is not an integer")
         largest = float(np.abs(array).max())
         if largest > 2.0 * bound * samples:
             raise Outgrown(f"{who}: the sums '{name}' hold {largest:.3g}, which {samples} samples cannot give")

@@ -218,7 +218,9 @@ def check_privacy(rules: Rules, settings: Settings) -> None:
     if not rules.dp_epsilon:
         return
     if settings.client_weights != "equal":
-        raise FederationError("dp_epsilon needs client_weights = equal: else a site's weight tells of its labels")
+        raise FederationError(
+            "dp_epsilon needs client_weights = equal: otherwise a site's weight reveals its number of labels"
+        )
     noise_multiplier(rules.dp_epsilon, settings.rounds, rules.dp_delta)
 
 
@@ -263,7 +265,7 @@ def server_data(federation: FederationDirectory, settings: Settings, agreement: 
     data = load_data(settings)
     if agreement_of(settings, data.test, data.classes) != agreement:
         raise FederationError(
-            f"the test set '{data.name}' does not fit {federation.path}/agreement.json: "
+            f"the test set '{data.name}' does not match {federation.path}/agreement.json: "
             'give one that does, or set evaluate = "sites"'
         )
     return data

@@ -49,7 +49,9 @@ def federation_problems(federation: FederationDirectory) -> list[str]:
     if phase == "failed":
         found.append(f"the run has failed: {now.get('why', '')}")
     elif phase in UNDER_WAY and not server_lives(federation.run):
-        found.append(f"the rounds are not being run, although the last word was '{phase}': run `chase federation run`")
+        found.append(
+            f"the rounds are not being run, although the last recorded phase is '{phase}': run `chase federation run`"
+        )
     elif phase in UNDER_WAY and stale_for(federation) > federation.rules.deadline + QUIET:
         found.append(f"nothing has changed for {stale_for(federation):.0f} s in phase '{phase}'")
     return found

@@ -150,5 +150,5 @@ class Members:
             return f"'{name}' was removed"
         other = self.nodes.get(member.number)
         if other is not None and other != node and other in self._online:
-            return f"'{name}' is here already, from another node"
+            return f"'{name}' is already connected from another node"
         return "; ".join(answer.body.objections)

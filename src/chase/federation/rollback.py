@@ -34,5 +34,5 @@ def roll_back(federation: FederationDirectory, round: int) -> None:
         body |= {"run": secrets.token_hex(8), "earlier_runs": [*body.get("earlier_runs", []), record.run]}
         write_atomically(path, json.dumps(body, indent=2).encode())
         diary = Diary(record.path)
-        diary.note(round, "rollback", why=f"round {round} is the last one now; the run goes on as {body['run']}")
+        diary.note(round, "rollback", why=f"round {round} is the last one now; the run continues as {body['run']}")
         diary.show(phase="rolled back", round=round, why="")

@@ -331,7 +331,7 @@ class Rounds:
                     right, count = right + body.correct, count + body.count
                 elif client is not None:
                     said = f"{body.correct} of {body.count}, of {most} held out" if isinstance(body, Tally) else ""
-                    why = clean(answer.error) or f"a score that cannot be: {said or 'of another kind'}"
+                    why = clean(answer.error) or f"an impossible score: {said or 'of another kind'}"
                     self.diary.note(round, "no score", self._name(client), why)
             if open_tickets:
                 self.sleep(self.rules.poll)

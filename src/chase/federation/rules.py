@@ -157,7 +157,7 @@ class MemberList:
                 raise FederationError(f"the key of '{name}' is that of site '{member.name}': every site has its own")
             if key and bare(key) in map(bare, member.retired):
                 raise FederationError(
-                    f"site '{member.name}' was removed with this key, which is never let in again: "
+                    f"site '{member.name}' was removed with this key, which is not accepted again: "
                     "make a new one with `chase site key HOME`"
                 )
 

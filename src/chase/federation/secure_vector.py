@@ -81,7 +81,7 @@ def whole(values: NDArray[np.float64]) -> Words:
     if not np.isfinite(values).all() or (values.size and np.abs(values).max() >= EXACT):
         raise FederationError("a number of a sum is not finite or is larger than 2^53")
     if (values != np.rint(values)).any():
-        raise FederationError("a number of a sum is not whole")
+        raise FederationError("a number of a sum is not an integer")
     return np.asarray(values.astype(np.int64).view(np.uint64))
 
 

@@ -46,7 +46,7 @@ def answer(message: Message, home: Path) -> Message:
     try:
         handle = HANDLERS.get(message.metadata.message_type)
         if handle is None:
-            raise UpdateError("a message of another kind than a site answers")
+            raise UpdateError("a message of a kind that sites do not answer")
         site = Site(home)
         try:
             content = handle(site, message.content)

@@ -156,7 +156,7 @@ def _config(records: RecordDict, name: str, keys: tuple[str, ...]) -> ConfigReco
 
 def _whole(value: object, name: str) -> int:
     if not isinstance(value, int) or isinstance(value, bool):
-        raise UpdateError(f"'{name}' of an answer is {clean(repr(value), 40)}, not a whole number")
+        raise UpdateError(f"'{name}' of an answer is {clean(repr(value), 40)}, not an integer")
     return value
 
 

@@ -126,7 +126,7 @@ class Fleet:
                     raise RunOver("the run has ended") from None
                 if status not in AWAY:
                     raise Refused(self._reason(error.response)) from None
-                say(f"the server is away ({status}), trying again")
+                say(f"the server does not answer ({status}), trying again")
             time.sleep(pause)
             pause = min(10.0, 2 * pause)
 
@@ -186,7 +186,7 @@ class Fleet:
                     found[name] = got.object_content
                     break
                 if not got.object_found or time.monotonic() > until:
-                    raise FederationError("a message is not whole at the server")
+                    raise FederationError("a message is incomplete at the server")
                 time.sleep(pause)
                 pause = min(0.5, 2 * pause)
         return found

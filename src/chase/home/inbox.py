@@ -279,7 +279,7 @@ class Inbox:
         if given.revise:
             raise AnswerRefused(
                 "already answered",
-                f"sample {given.sample} was answered by {current['by']}, who alone may correct it here",
+                f"sample {given.sample} was answered by {current['by']}, and only that person may correct it",
             )
         raise AnswerRefused("already answered", f"sample {given.sample} was answered already, by {current['by']}")
 

@@ -101,7 +101,7 @@ class People:
         with self._database.transaction() as db:
             row = db.execute("SELECT * FROM tokens WHERE hash = ?", (_hash(token),)).fetchone()
             if row is None or row["expires_at"] < now:
-                raise LabelError("this link is not known here or too old: ask for a new one")
+                raise LabelError("this link is unknown or has expired: ask for a new one")
             if row["used_at"] is not None:
                 raise LabelError("this link has been used already: ask for a new one")
             db.execute("UPDATE tokens SET used_at = ? WHERE hash = ?", (now, row["hash"]))
@@ -141,7 +141,7 @@ class People:
             row = db.execute("SELECT id FROM annotators WHERE name = ?", (called,)).fetchone()
             if row is None:
                 known = ", ".join(r["name"] for r in db.execute("SELECT name FROM annotators ORDER BY name"))
-                raise LabelError(f"nobody here is called '{called}'; annotators: {known or 'none'}")
+                raise LabelError(f"there is no annotator '{called}'; annotators: {known or 'none'}")
             sessions = db.execute("DELETE FROM sessions WHERE annotator = ?", (row["id"],)).rowcount
             links = "DELETE FROM tokens WHERE annotator = ? AND used_at IS NULL"
             unused = db.execute(links, (row["id"],)).rowcount

@@ -121,7 +121,7 @@ class HomeView:
             self._open()  # the sample may have been added since the file was opened
             row = int(np.searchsorted(self._ids, sample))
         if name is None or row >= self._ids.size or self._ids[row] != sample:
-            raise LabelError(f"there is no sample {sample} here")
+            raise LabelError(f"there is no sample {sample}")
         if card.originals:
             found = original(self._home.path, Path(card.originals), name, card.scale, window)
             if found is not None:

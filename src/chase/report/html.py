@@ -61,7 +61,7 @@ def lead_of(methods: Sequence[MethodRuns]) -> str:
 
     seeds = sorted({run.seed for run in runs})
     behaviour = " or ".join(dict.fromkeys(BEHAVIOURS.get(part, part) for part in said("behaviour").split(" or ")))
-    share = {"classes": f"{said('classes_per_client')} classes a client", "dirichlet": f"Dirichlet({said('alpha')})"}
+    share = {"classes": f"{said('classes_per_client')} classes per client", "dirichlet": f"Dirichlet({said('alpha')})"}
     divided = share.get(said("partition"), said("partition"))
     return (
         f"{said('clients')} clients, {divided}, {behaviour}, {said('net')}, "

@@ -69,7 +69,7 @@ def _difference_cells(own: Difference, tested: bool) -> list[Cell]:
     return [with_interval(own.interval, 2, signed=True), *([p_value(own.p)] if tested else []), own.verdict]
 
 
-BY_ROUND = "Every interval stands alone: of twenty, about one misses by chance."
+BY_ROUND = "The intervals are not corrected for multiple comparisons: about one in twenty misses by chance."
 
 
 def by_round(methods: Sequence[MethodRuns], named: str = "") -> ReportTable | None:

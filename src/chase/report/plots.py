@@ -153,7 +153,7 @@ def tell_of_cuts(axes: Axes, what: str, from_zero: bool = False) -> None:
     low = max(drawn.y0, 0.0) if from_zero else drawn.y0
     high = min(drawn.y1, 100.0) if axes.get_ylabel().endswith("(%)") else drawn.y1
     if low < bottom or high > top or drawn.x1 > right or max(drawn.x0, 0.0) < left:
-        axes.set_title(f"some {what} go on beyond the frame", loc="right", fontsize=8)
+        axes.set_title(f"some {what} extend beyond the frame", loc="right", fontsize=8)
 
 
 @dataclass(frozen=True)

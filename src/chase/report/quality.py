@@ -13,7 +13,7 @@ from chase.report.sections import Section
 from chase.report.tables import ReportTable
 
 NOTE = (
-    "The run of the lowest seed, on its whole test set. Interval: 95 % (Wilson), over test samples, not over seeds. "
+    "The run of the lowest seed, on the full test set. Interval: 95 % (Wilson), over test samples, not over seeds. "
     "Majority: always naming the most frequent class. AUC: one class against the rest, mean over classes. ECE: mean "
     "gap between confidence and accuracy in 15 bins."
 )

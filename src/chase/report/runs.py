@@ -107,11 +107,11 @@ class Clock:
         return float(np.nanmean(run.series(self.key)))
 
 
-WALL = Clock("seconds", "seconds", "Wall-clock time of the whole run.")
+WALL = Clock("seconds", "seconds", "Wall-clock time of the run.")
 PROCESSOR = Clock(
     "seconds_processor",
     "processor seconds",
-    "Processor time of the whole run, whatever else its machine did.",
+    "Processor time of the run, which does not depend on how busy the machine was.",
 )
 
 

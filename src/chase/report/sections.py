@@ -216,7 +216,7 @@ def cost_section(methods: Sequence[MethodRuns]) -> Section:
         line_figure(
             methods,
             "Inferred samples",
-            ("round", "samples a client"),
+            ("round", "samples per client"),
             round_numbers,
             metric("inferred_samples"),
             "Distinct unlabelled samples that a client ran through a model.",

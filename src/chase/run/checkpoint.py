@@ -125,7 +125,7 @@ class Checkpoint:
             self._adopt(manifest.bundles)
             return manifest, problems
         if problems:
-            raise CheckpointError("no whole checkpoint is left: " + "; ".join(problems))
+            raise CheckpointError("no complete checkpoint is left: " + "; ".join(problems))
         self._adopt([])
         return None, problems
 

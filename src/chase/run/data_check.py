@@ -86,7 +86,7 @@ def check(run: Path, data: DataSet) -> None:
     if known and known != digest(data):
         raise RunDirectoryError(
             f"the content of '{data.name}' is not what it was when {run} began (samples, labels, names or classes "
-            "differ): bring the old data back, or start a new run"
+            "differ): restore the old data, or start a new run"
         )
 
 

@@ -61,7 +61,7 @@ def check_same_data(record: Record, data: DataSet, parts: Parts) -> None:
         same = all(then.get(key) == now[key] for key in ("classes", "clients", "held", "labeled", "unknown"))
     if not same:
         raise RunDirectoryError(
-            f"the data '{data.name}' is not what it was when {record.path} began: bring it back, or start a new run"
+            f"the data '{data.name}' is not what it was when {record.path} began: restore it, or start a new run"
         )
 
 
@@ -70,8 +70,8 @@ def check_rounds(record: Record, wanted: Any) -> None:
     manifest, _ = Checkpoint(record.path / "checkpoint").latest()
     if manifest is None and len(record.metrics) > 1:  # a kill in the first round leaves one line at most
         raise CheckpointError(
-            f"{record.path}/checkpoint is gone, but {len(record.metrics)} rounds were done: "
-            "bring it back, or start a new run"
+            f"{record.path}/checkpoint is missing, but {len(record.metrics)} rounds were done: "
+            "restore it, or start a new run"
         )
     if manifest is not None and isinstance(wanted, int) and wanted < manifest.round:
         raise RunDirectoryError(
@@ -159,7 +159,7 @@ class Experiment:
     def _run(self, on_round: Callable[[Metrics], None]) -> list[Metrics]:
         record, data, settings = self.record, self.data, self.record.settings
         saved = restore(record, net_spec(settings, data))
-        self.notes += [f"{problem}; going on from the checkpoint before it" for problem in saved.problems]
+        self.notes += [f"{problem}; continuing from the previous checkpoint" for problem in saved.problems]
         engine = make_engine(self.world(), saved.checkpoint)
         evaluate = Evaluation(settings, TestSet(engine.test_logits, data.test_labels, data.num_classes, data.classes))
         try:

@@ -123,7 +123,7 @@ class MLflow:
             self._client.update_run(self._run, status="RUNNING")
         except Exception as problem:
             raise LookupError(
-                f"its run {self._run} cannot be gone on with there (remove {kept} to begin a new one): {problem}"
+                f"its run {self._run} cannot be continued there (remove {kept} to start a new one): {problem}"
             ) from problem
 
     def __call__(self, metrics: Metrics) -> None:
@@ -192,7 +192,7 @@ class Loggers:
         if self._record.kind == "federation":
             return f"mend that, or leave it out of log_to in {self._record.path / 'settings.toml'}, and type {again}"
         return (
-            f"mend that and type {again}, or go on without it: {again} --set 'log_to=[]' "
+            f"fix that and type {again}, or continue without it: {again} --set 'log_to=[]' "
             "(a study: its command again with that --set)"
         )
 

@@ -116,7 +116,7 @@ class RunningSum:
 
     def _take(self, block: int, part: BlockSum | None) -> None:
         if block in self._early or (self._total is not None and block <= self._total.block):
-            raise UpdateError(f"block {block} of the clients came twice, or after its turn")
+            raise UpdateError(f"block {block} of the clients arrived twice or too late")
         self._early[block] = part
         while self._expected and self._expected[-1] in self._early:
             self._fold(self._early.pop(self._expected.pop()))

@@ -92,14 +92,14 @@ class Intake:
             self._updates[update.client] = update
             self._missing[block].discard(update.client)
         if self._missing[block]:
-            raise UpdateError(f"block {block} of the clients came without {len(self._missing[block])} of them")
+            raise UpdateError(f"block {block} of the clients arrived without {len(self._missing[block])} of them")
         self._add(block, part)
 
     def _answers(self, update: ClientUpdate) -> None:
         if update.client not in self._orders:
             raise UpdateError(f"update of client {update.client} answers no order of this round")
         if update.client in self._updates:
-            raise UpdateError(f"update of client {update.client} came twice in this round")
+            raise UpdateError(f"update of client {update.client} arrived twice in this round")
 
     def _add(self, block: int, part: BlockSum | None) -> None:
         if part is None:

@@ -85,7 +85,7 @@ def answers_order(orders: Mapping[ClientId, RoundOrder], updates: Sequence[Clien
         if update.client not in orders:
             raise UpdateError(f"update of client {update.client} answers no order of this round")
         if update.client in answered:
-            raise UpdateError(f"update of client {update.client} came twice in this round")
+            raise UpdateError(f"update of client {update.client} arrived twice in this round")
         answered.add(update.client)
         check_round(update, orders[update.client])
 
@@ -180,7 +180,9 @@ class Server:
 
     def _fresh(self, number: int) -> Start:
         if self._spec is None:
-            raise SettingsError(f"form = '{self.settings.form}' starts anew, so the server must know the network")
+            raise SettingsError(
+                f"form = '{self.settings.form}' starts from fresh weights, so the server must know the network"
+            )
         return new_start(self._spec, self.settings, number)
 
     def aggregate(

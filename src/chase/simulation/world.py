@@ -110,7 +110,7 @@ def check_labels(settings: Settings, data: DataSet) -> None:
         total = data.train_labels.size
         raise DataError(
             f"{unknown} of {total} training samples ({unknown / total:.0%}) of '{data.name}' have no label, so a "
-            "simulated annotator cannot answer for them: let a person label with --annotator page, or simulate on the "
+            "simulated annotator cannot answer for them: have a person label with --annotator page, or simulate on the "
             f"{total - unknown} labelled ones with --set unlabeled=leave-out"
         )
 
@@ -169,7 +169,8 @@ def shortages(settings: Settings, table: Coverage) -> list[str]:
         if settings.rounds > settings.cycle_rounds:
             return []
         return [
-            f"{settings.rounds} rounds are no more than one cycle of {settings.cycle_rounds}, so nobody is asked: set "
+            f"{settings.rounds} rounds are not more than one cycle of {settings.cycle_rounds}, so no labels "
+            "are requested: set "
             f"rounds={2 * settings.cycle_rounds} or more, or a shorter cycle_rounds"
         ]
     kinds = usual_behaviours(settings)

@@ -129,8 +129,8 @@ def _refuse_known(site: Site, names: Sequence[str]) -> None:
         seen.add(name)
     if twice:
         raise DataError(
-            f"{len(twice)} of the new samples are called like others that are there already "
-            f"({', '.join(twice[:3])}): give them names of their own, or forget the others first"
+            f"{len(twice)} of the new samples have names that exist already "
+            f"({', '.join(twice[:3])}): rename them, or remove the others first with `chase site forget`"
         )
 
 

@@ -53,7 +53,7 @@ class SiteCard:
     budget: int | None = None
     """Labels a request, where the site has a say of its own."""
     period: int | None = None
-    """Turns between requests, likewise."""
+    """Turns between requests, if the federation lets sites decide."""
     device: str = "cpu"
     """Where it trains and infers: cpu, or cuda where it has a graphics card."""
     next_id: int = 0
@@ -66,7 +66,7 @@ def check_name(name: str) -> None:
     """Refuse a name that does not fit a file or a certificate."""
     if not NAME.fullmatch(name):
         raise LabelError(
-            f"'{name}' does not do as the name of a site: use lower-case letters, digits, dots and dashes, at most 63"
+            f"'{name}' is invalid as the name of a site: use lower-case letters, digits, dots and dashes, at most 63"
         )
 
 

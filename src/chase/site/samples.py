@@ -61,8 +61,8 @@ def _check_folder(label: str | None, classes: tuple[str, ...]) -> None:
     if classes and label is not None and label not in classes:
         shown = ", ".join(classes[:10]) + (", ..." if len(classes) > 10 else "")
         raise DataError(
-            f"folder '{label}' is none of the {len(classes)} classes {shown}: "
-            f"call it like its class, or {folders.UNLABELED[0]} if nobody has labelled what is in it"
+            f"folder '{label}' is not one of the {len(classes)} classes {shown}: "
+            f"rename it to its class, or to {folders.UNLABELED[0]} if its content is not labelled"
         )
 
 
@@ -155,7 +155,9 @@ def read_more(site: Site, paths: Sequence[Path]) -> tuple[Raw, NDArray[np.int64]
     """New samples of a site, read as its first were, and their class numbers (-1 unknown)."""
     kept = dict(site.card.source.get("options", {}))
     if not kept:
-        raise DataError(f"{site.path} was cut from a data set; only a site with data of its own takes new files")
+        raise DataError(
+            f"{site.path} was made from a part of a data set; only a site made from its own data accepts new files"
+        )
     read_as: dict[str, Any] = {key: tuple(v) if isinstance(v, list) else v for key, v in kept.items()}
     options = DataOptions(**read_as)
     shape = site.samples().shape

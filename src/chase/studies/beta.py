@@ -18,5 +18,5 @@ STUDY = Study(
             figures=("inference-cost", "final-accuracy"),
         ),
     ),
-    "The paper shows this as a figure without numbers; beside beta = 0.4, its own, stands its row for CHASe.",
+    "The paper shows this as a figure without numbers; next to beta = 0.4, the paper's value, is its row for CHASe.",
 )

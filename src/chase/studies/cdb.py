@@ -20,6 +20,6 @@ STUDY = Study(
     "cdb",
     "alignment none, local, global and both at mu 0.2, 0.4, 0.6, 0.8 on CIFAR-10, no augmentation; lowest mean EV",
     tuple(part(mu) for mu in VALUES),
-    "The paper shows this as a figure without numbers; beside w/o CDB stands its row for EV.",
+    "The paper shows this as a figure without numbers; next to w/o CDB is its row for EV.",
     across=True,
 )

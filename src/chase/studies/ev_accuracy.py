@@ -16,6 +16,6 @@ STUDY = Study(
             figures=("ev-accuracy",),
         ),
     ),
-    "EV is the mean over the same samples for all methods: 200 of each client's own, drawn once, whatever becomes of "
-    "them. The seconds of these runs include that, their inferences do not.",
+    "EV is the mean over the same samples for all methods: 200 of each client's own, drawn once and kept, "
+    "labelled or not. The seconds of these runs include that, their inferences do not.",
 )

@@ -4,7 +4,8 @@ from chase.studies.study import CHASE, NO_FREEZE, NO_SUBSET, Arm, Study, StudyPa
 
 STUDY = Study(
     "fams",
-    "CHASe without subset sampling (w/o S), without freezing too (w/o FAm), and whole (FAmS): MNIST, CIFAR-10 (ReCo)",
+    "CHASe without subset sampling (w/o S), also without freezing (w/o FAm), and complete (FAmS): "
+    "MNIST, CIFAR-10 (ReCo)",
     (
         StudyPart(
             scenes("mnist", "cifar10", behaviour="ReCo"),

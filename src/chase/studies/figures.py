@@ -115,7 +115,7 @@ def accuracy_across(parts: Mapping[str, Sequence[MethodRuns]]) -> Drawing | None
         lines.append(charts.Series(label, [x for x, _ in own], found))
     title = f"Accuracy after round {end}" + (f" by {axis}" if axis else "")
     svg = charts.values(title, "accuracy (%)", axis, names, at, lines)
-    return Drawing(title, svg, "Bars are 95 % intervals over seeds; arms stand a little apart.")
+    return Drawing(title, svg, "Bars are 95 % intervals over seeds; arms are shifted slightly for readability.")
 
 
 def places(labels: Sequence[str]) -> tuple[str, list[str], list[float]]:
@@ -154,7 +154,7 @@ def ev_accuracy(methods: Sequence[MethodRuns]) -> Drawing | None:
     svg = plots.lines(title, "mean EV", "test accuracy (%)", curves)
     caption = (
         "Each line follows the rounds; mean over seeds, both smoothed over a tenth of the rounds, at least three. EV "
-        "is the mean over the same samples for every method: a fixed random draw of each client's, whatever their pool."
+        "is the mean over the same samples for every method: a fixed random draw of each client, labelled or not."
     )
     return Drawing(title, svg, caption)
 

@@ -15,6 +15,6 @@ STUDY = Study(
             against="federation",
         ),
     ),
-    "Isolated: the unweighted mean of the clients' accuracies on the whole test set. With two classes a client that "
+    "Isolated: the unweighted mean of the clients' accuracies on the full test set. With two classes per client it "
     "cannot exceed 20 %, so the paper's 35 % on MNIST is not comparable with ours.",
 )

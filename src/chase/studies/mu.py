@@ -20,5 +20,6 @@ STUDY = Study(
             figures=("final-accuracy",),
         ),
     ),
-    "The paper shows this as a figure without numbers; beside mu = 0 and its own mu stand its rows for EV and CHASe.",
+    "The paper shows this as a figure without numbers; next to mu = 0 and the paper's mu are its "
+    "rows for EV and CHASe.",
 )

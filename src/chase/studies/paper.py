@@ -69,12 +69,12 @@ SAME_AS = {
 NUMBER_CLASS_MINUS_EV: Mapping[str, Mapping[int, float]] = {"cifar10": {125: -0.2, 150: 0.0, 175: 0.2, 200: -0.1}}
 """Accuracy of number-class minus that of EV in points, by data set and round."""
 
-NOT_COMPARABLE = {("mnist", "isolated"): "above what two classes a client allow on the whole test set (20 %)"}
+NOT_COMPARABLE = {("mnist", "isolated"): "above what two classes per client allow on the full test set (20 %)"}
 """Figures of the paper that cannot be set against ours, and why."""
 
 LESS_DATA = {
-    "emnist": "the paper used the whole of EMNIST byclass",
-    "cifar100": "the paper used the whole of CIFAR-100",
+    "emnist": "the paper used all of EMNIST byclass",
+    "cifar100": "the paper used all of CIFAR-100",
 }
 """Data sets of which a local copy may hold less than the paper used."""
 

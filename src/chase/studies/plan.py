@@ -79,7 +79,7 @@ def plan(study: Study, options: Options) -> list[StudyJob]:
     varied = {key for part in parts for arm in part.arms if arm is not NO_LABELS for key in arm.changes}
     for key in options.changes:
         if key in varied:
-            raise SettingsError(f"--set {key}=... does not fit study {study.name}: its arms differ in {key}")
+            raise SettingsError(f"--set {key}=... cannot be used with study {study.name}: its arms differ in {key}")
     jobs: dict[tuple[int, str, str], StudyJob] = {}
     for number, part in enumerate(parts):
         for job in plan_part(number, part, options):

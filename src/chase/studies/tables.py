@@ -82,7 +82,7 @@ def paper_notes(result: SceneResult) -> list[str]:
         notes.append(f"Only {100 * settings.data_share:g} % of the data was used here: not comparable with the paper.")
     departed = departures(result)
     if departed:
-        notes.append(f"Set otherwise than in the paper: {', '.join(departed)}.")
+        notes.append(f"Different from the paper: {', '.join(departed)}.")
     if settings.partition == "shards-reference":
         notes.append("Shared out as the authors' code does it: clients share samples and some classes may be missing.")
     elif result.data in ("mnist", "cifar10", "emnist"):

@@ -51,8 +51,9 @@ def renew(directory: Path) -> int:
     ca, old = read_certificate(directory / "ca.crt"), read_certificate(directory / "server.pem")
     if days_left(directory / "ca.crt") < AHEAD:
         raise FederationError(
-            f"the CA itself ends in {days_left(directory / 'ca.crt')} days: found the federation anew in another "
-            "directory, copy its keys/ca.crt to every site and bring them over (docs/deploy.md, Certificates)"
+            f"the CA certificate itself expires in {days_left(directory / 'ca.crt')} days: create the federation "
+            "again in another directory, copy its keys/ca.crt to every site and move the sites over "
+            "(docs/deploy.md, Certificates)"
         )
     ca_key = load_pem_private_key((directory / "ca.key").read_bytes(), None)
     if not isinstance(ca_key, ec.EllipticCurvePrivateKey):

@@ -41,7 +41,7 @@ def write_private(path: Path, content: bytes) -> None:
             file.write(content)
     except FileExistsError:
         raise FederationError(
-            f"{path} is there already: a key is not overwritten; remove it to make a new one"
+            f"{path} exists already: a key is not overwritten; remove it to create a new one"
         ) from None
     except OSError as error:
         raise FederationError(f"cannot write {path}: {error.strerror or error}") from None
@@ -104,7 +104,8 @@ def check_host(host: str) -> None:
     except ValueError:
         if len(host) > 253 or not HOST.fullmatch(host):
             raise FederationError(
-                f"'{host}' is no host name or address: use letters, digits, dots and hyphens, such as fed.example.org "
+                f"'{host}' is not a host name or address: use letters, digits, dots and hyphens, such as "
+                "fed.example.org "
                 "(names in other scripts in their xn-- form)"
             ) from None
 

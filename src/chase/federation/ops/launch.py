@@ -167,7 +167,7 @@ def wait_for_port(host: str, port: int, limit: float, check: Callable[[], None] 
                 return
         except OSError:
             time.sleep(0.2)
-    raise FederationError(f"nobody listens on {host}:{port} after {limit:.0f} s: see the logs")
+    raise FederationError(f"nothing listens on {host}:{port} after {limit:.0f} s: see the logs")
 
 
 def control(federation: FederationDirectory, *arguments: str, limit: float = 300.0) -> str:
@@ -184,7 +184,7 @@ def control(federation: FederationDirectory, *arguments: str, limit: float = 300
         )
         said = json.loads(done.stdout.strip().splitlines()[-1])
     except subprocess.TimeoutExpired:
-        raise FederationError(f"the SuperLink did not answer within {limit:.0f} s: is it up?") from None
+        raise FederationError(f"the SuperLink did not answer within {limit:.0f} s: is it running?") from None
     except (ValueError, IndexError):
         words = [line for line in done.stderr.splitlines() if line.strip()]
         raise FederationError(f"`{arguments[0]}` failed: {words[-1] if words else 'it said nothing'}") from None

@@ -196,7 +196,7 @@ def refuse_second(registry: Path) -> None:
     """Refuse to start where another supervisor is at work; what a killed one left behind is ended."""
     body = _read(registry)
     if alive(body["supervisor"]):
-        raise FederationError(f"process {body['supervisor']['pid']} runs here already ({registry}): take it down first")
+        raise FederationError(f"process {body['supervisor']['pid']} is already running ({registry}): stop it first")
     end_groups([int(e["pid"]) for e in body["jobs"].values() if _ours(e)])
 
 

@@ -59,7 +59,7 @@ class FleetProxy:
     async def handle(self, request: Request) -> Response:
         """One request."""
         if request.method != "POST" or not allowed(request.scope.get("raw_path", b"")):
-            return PlainTextResponse("only the sites of the federation are served here\n", status_code=403)
+            return PlainTextResponse("only the sites of this federation are served\n", status_code=403)
         told = request.headers.get("content-length", "0")
         if not told.isdecimal() or int(told) > MOST_BYTES:
             return PlainTextResponse("the request is too long\n", status_code=413)
@@ -71,7 +71,7 @@ class FleetProxy:
         try:
             answer = await self.pass_on(request, bytes(body))
         except httpx.TransportError:
-            return PlainTextResponse("the server is away\n", status_code=503)  # nodes try again on 503
+            return PlainTextResponse("the server does not answer\n", status_code=503)  # nodes try again on 503
         headers = {k: v for k, v in answer.headers.items() if k.lower() not in (HOP | {"content-encoding"})}
         return Response(answer.content, answer.status_code, headers)
 

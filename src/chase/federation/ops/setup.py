@@ -52,7 +52,7 @@ def found(
     Without an agreement of its own it takes that of the data set that the settings name.
     """
     if settings.form == "isolated":
-        raise FederationError("form = 'isolated' leaves every client alone, which needs no federation: use `chase run`")
+        raise FederationError("form = 'isolated' trains every client alone and needs no federation: use `chase run`")
     if agreement is None:
         data = load_data(settings)
         agreement = agreement_of(settings, data.test, data.classes)
@@ -97,7 +97,7 @@ def dismiss(federation: FederationDirectory, name: str) -> None:
     if federation.secure and member is not None and member.key:
         if not member.node:
             raise FederationError(
-                f"Flower's id of the node of '{name}' is not known here: see `flwr supernode list` and unregister it"
+                f"the Flower id of the node of '{name}' is unknown: see `flwr supernode list` and unregister it"
             )
         launch.wait_for_port(*federation.address, PATIENCE)
         launch.unregister(federation, member.node)

@@ -194,7 +194,7 @@ def _window(request: Request) -> tuple[float, float] | None:
 
 async def _plain(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
-    known = {404: "there is nothing here", 405: "that method is not known here"}
+    known = {404: "not found", 405: "that method is not allowed"}
     return refusal(error.status_code, known.get(error.status_code, error.detail))
 
 

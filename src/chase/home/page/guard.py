@@ -89,14 +89,14 @@ class Guard:
         if method in ("GET", "HEAD"):
             return
         if method != "POST":
-            raise Refused(405, "only GET and POST are known here")
+            raise Refused(405, "only GET and POST are allowed")
         if headers.get("origin") != f"{self._scheme}://{host}":
             raise Refused(403, "a request from another site is refused")
         if headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
             raise Refused(415, "send JSON")
         length = headers.get("content-length", "0")
         if not length.isascii() or not length.isdigit() or int(length) > MAX_BODY:
-            raise Refused(413, f"a request may hold {MAX_BODY} bytes at most")
+            raise Refused(413, f"a request may have at most {MAX_BODY} bytes")
 
 
 async def read_json(request: Request) -> dict[str, Any]:
@@ -107,7 +107,7 @@ async def read_json(request: Request) -> dict[str, Any]:
             async for chunk in request.stream():
                 body += chunk
                 if len(body) > MAX_BODY:
-                    raise Refused(413, f"a request may hold {MAX_BODY} bytes at most")
+                    raise Refused(413, f"a request may have at most {MAX_BODY} bytes")
     except TimeoutError:
         raise Refused(408, f"the request did not arrive within {BODY_SECONDS:g} seconds") from None
     try:
