@@ -14,6 +14,8 @@ ROOT = Path(__file__).parents[1]
 ITEM = re.compile(r"^(\s*)([-*+]|\d+\.)(\s+)(?=\S)")
 MARKER = re.compile(r"^([-*+>|#]|#+|\d+[.)])$")
 """Words that would begin a list, a quotation, a table or a heading at the start of a line."""
+WORD = re.compile(r"(?:`[^`]*`|[^\s`]|`)+")
+"""A word; text between backticks is not broken."""
 FIXED = re.compile(r"^\s*(\||<|#|>|---|!\[)")
 
 
@@ -48,7 +50,7 @@ def reflow(text: str) -> str:
 
     def flush() -> None:
         nonlocal words
-        out.extend(wrap(words, first, rest))
+        out.extend(wrap(WORD.findall(" ".join(words)), first, rest))
         words = []
 
     for line in text.split("\n"):

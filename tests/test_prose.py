@@ -29,3 +29,4 @@ def test_paragraphs_and_items_are_wrapped_and_nothing_else() -> None:
 def test_no_line_begins_with_a_word_that_means_something_to_markdown() -> None:
     text = "a" * 110 + " bbbbb - 3. then"
     assert reflow(text).split("\n") == ["a" * 110, "bbbbb - 3. then"]
+    assert reflow("a" * 110 + " `pip install chase` x").split("\n")[1] == "`pip install chase` x"
