@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 from desks import Desk, needs_chromium, on_screen
-from homes import ask, image_home, served, text_home
+from homes import ask, image_home, originals_home, served, text_home
+from PIL import Image
 from playwright.sync_api import Browser, Page, expect
 
 from chase.home.inbox import Given
@@ -29,6 +30,8 @@ def sit(desk: Desk, name: str, width: int, scheme: str) -> Page:
 def test_every_view_of_pictures(tmp_path: Path, chromium: Browser, desks: list[Desk], width: int, scheme: str) -> None:
     home = image_home(tmp_path / "home", initial={0: 1})
     (home.path / "guidelines.md").write_text("# All\nLook twice.\n\n## dog\n- barks\n")
+    (home.path / "guidelines" / "dog").mkdir(parents=True)
+    Image.new("L", (20, 20), 90).save(home.path / "guidelines" / "dog" / "a.png")
     home.people.set_role("lead", "lead")
     home.policies.change({"answers_per_sample": 2})
     ask(home, range(4, 30))
@@ -43,11 +46,16 @@ def test_every_view_of_pictures(tmp_path: Path, chromium: Browser, desks: list[D
         page = sit(desk, "lead", width, scheme)
         on_screen(page)
         assert violations(page) == []
+        page.click("#adjust-open")
+        assert violations(page) == [], "brightness"
+        page.click("#adjust-open")
         page.keyboard.press("1")
         on_screen(page)
         for opener, dialog in (("#open-history", "history"), ("#open-settings", "settings"), ("#open-guide", "guide")):
             page.click(opener)
             expect(page.locator(f"#{dialog}-dialog")).to_be_visible()
+            if dialog == "settings":
+                page.click(".keys summary")
             assert violations(page) == [], dialog
             page.click(f"#{dialog}-dialog [data-close]")
         page.keyboard.press("Escape")
@@ -66,6 +74,31 @@ def test_every_view_of_pictures(tmp_path: Path, chromium: Browser, desks: list[D
         expect(page.locator("#team table").first).to_be_visible()
         assert violations(page) == [], "team"
         assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), "nothing is cut off"
+
+
+@pytest.mark.parametrize(("width", "scheme"), LOOKS)
+def test_broken_pictures_and_a_locked_page(
+    tmp_path: Path, chromium: Browser, desks: list[Desk], width: int, scheme: str
+) -> None:
+    home = originals_home(tmp_path, {"a.png": b"nonsense", "b.png": b"nonsense"})
+    home.policies.change({"idle_minutes": 1})
+    ask(home, [0, 1])
+    with served(home) as where:
+        desk = Desk(home, where, chromium)
+        desks.append(desk)
+        look = {"viewport": {"width": width, "height": 780}, "color_scheme": scheme, "reduced_motion": "reduce"}
+        page = desk.sit("anna", before=lambda page: page.clock.install(), **look)
+        expect(page.locator("#figure")).to_have_attribute("data-state", "broken")
+        assert violations(page) == [], "broken"
+        page.click("#view-grid")
+        expect(page.locator(".tile.unreadable")).to_have_count(2)
+        assert violations(page) == [], "grid"
+        page.clock.run_for(62_000)
+        expect(page.locator("#message")).to_contain_text("The page was locked")
+        assert violations(page) == [], "locked"
+        page.context.close()
+        desk.contexts.clear()
+    desk.troubles = [one for one in desk.troubles if "422" not in one and "401" not in one]
 
 
 @pytest.mark.parametrize(("width", "scheme"), LOOKS)

@@ -8,8 +8,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import httpx
+import numpy as np
 import pytest
-from homes import ask, image_home, served, text_home
+from homes import ask, image_home, originals_home, served, text_home
+from PIL import Image
 
 from chase.core.errors import LabelError
 from chase.home.home import Home
@@ -433,3 +435,16 @@ def test_a_broken_file_is_a_bad_sample_and_takes_no_label(tmp_path: Path) -> Non
         (accepted,) = client.answer({"sample": 0, "label": None, "reason": "bad sample"})["accepted"]
         assert accepted["sample"] == 0
     assert home.ledger.labels()[0]["reason"] == "bad sample"
+
+
+def test_a_picture_that_was_cut_short_is_not_shown_in_part(tmp_path: Path) -> None:
+    noise = np.random.default_rng(0).integers(0, 256, (200, 300, 3), dtype=np.uint8)
+    for ending in ("jpg", "png"):
+        (tmp_path / ending / "files").mkdir(parents=True)
+        Image.fromarray(noise).save(tmp_path / ending / "files" / f"whole.{ending}")
+        half = (tmp_path / ending / "files" / f"whole.{ending}").read_bytes()
+        home = originals_home(tmp_path / ending, {f"half.{ending}": half[: len(half) // 2]})
+        view = HomeView(home)
+        with pytest.raises(LabelError, match=f"half.{ending} cannot be shown"):
+            view.show(0)
+        assert view.show(1).body == half, "as it is"
