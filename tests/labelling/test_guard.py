@@ -100,6 +100,7 @@ def test_the_page_s_process_is_small_and_without_torch(tmp_path: Path) -> None:
                 break
             except OSError:
                 time.sleep(0.1)
+        line.settimeout(60)
         line.sendall(f"GET / HTTP/1.1\r\nhost: {where.removeprefix('http://')}\r\n\r\n".encode())
         assert line.recv(20).startswith(b"HTTP/1.1 200")
         line.close()

@@ -14,6 +14,7 @@ from homes import ask, image_home, originals_home, served, text_home
 from PIL import Image
 
 from chase.core.errors import LabelError
+from chase.home import views
 from chase.home.home import Home
 from chase.home.inbox import Given
 from chase.home.page.app import cookie_name
@@ -448,3 +449,17 @@ def test_a_picture_that_was_cut_short_is_not_shown_in_part(tmp_path: Path) -> No
         with pytest.raises(LabelError, match=f"half.{ending} cannot be shown"):
             view.show(0)
         assert view.show(1).body == half, "as it is"
+
+
+def test_few_large_pictures_are_held_in_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    noise = np.random.default_rng(0).integers(0, 256, (4, 40, 40), dtype=np.uint8)
+    home = originals_home(tmp_path, {f"{i}.png": noise[i] for i in range(4)})
+    view = HomeView(home)
+    size = len(view.show(0).body)
+    monkeypatch.setattr("chase.home.views.HELD_BYTES", 2 * size + size // 2)
+    read: list[str] = []
+    plain = views.original
+    monkeypatch.setattr(views, "original", lambda *given: read.append(given[2]) or plain(*given))
+    for sample in (0, 1, 2, 1, 2, 0):
+        view.show(sample)
+    assert read == ["1.png", "2.png", "0.png"], "the two last are held, the third is read again"

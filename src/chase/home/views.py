@@ -8,9 +8,10 @@ default the scale that training uses. Otherwise the decoded sample is shown.
 from __future__ import annotations
 
 import hashlib
+from collections import OrderedDict
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
+from threading import BoundedSemaphore, Lock
 from typing import Any, Protocol
 
 import numpy as np
@@ -26,6 +27,9 @@ from chase.home.originals import find_original
 
 AS_IS = {"PNG": "image/png", "JPEG": "image/jpeg", "WEBP": "image/webp"}
 """Files that browsers show as training reads them, if they are 8-bit, opaque and of one frame."""
+HELD_BYTES = 16_000_000
+READERS = 2
+"""Pictures read at once: the page's process stays small also where pictures are large."""
 TEXT = "text/plain; charset=utf-8"
 TEXTS = (".txt", ".md", ".csv")
 
@@ -105,7 +109,8 @@ class HomeView:
     def __init__(self, home: Home) -> None:
         self._home = home
         self._open()
-        self.show = lru_cache(maxsize=64)(self._show)
+        self._held: OrderedDict[tuple[int, Scale | None], Shown] = OrderedDict()
+        self._lock, self._reading = Lock(), BoundedSemaphore(READERS)
 
     def _open(self) -> None:
         file = self._home.path / "samples.safetensors"
@@ -114,6 +119,20 @@ class HomeView:
             self._file, self._ids = held, held.get_tensor("ids")
         except (SafetensorError, OSError) as error:
             raise LabelError(f"cannot read {file}: {error}") from None
+
+    def show(self, sample: int, window: Scale | None = None) -> Shown:
+        """The sample; the last ones are held in memory, as many as fit into ``HELD_BYTES``."""
+        with self._lock:
+            if (sample, window) in self._held:
+                self._held.move_to_end((sample, window))
+                return self._held[sample, window]
+        with self._reading:
+            found = self._show(sample, window)
+        with self._lock:
+            self._held[sample, window] = found
+            while sum(len(one.body) for one in self._held.values()) > HELD_BYTES and len(self._held) > 1:
+                self._held.popitem(last=False)
+        return found
 
     def _show(self, sample: int, window: Scale | None = None) -> Shown:
         card, name = self._home.card, self._home.inbox.sample_name(sample)

@@ -188,7 +188,12 @@ def serve(home: Home, address: Address, announce: Callable[[str], None]) -> None
         if os.name == "nt":
             subprocess.run(command, check=False, close_fds=False)
         else:
-            os.execv(command[0], command)
+            os.execve(command[0], command, _environment())
+
+
+def _environment() -> dict[str, str]:
+    """Threads share the memory that they give back, so that reading large pictures leaves the process small."""
+    return {"MALLOC_ARENA_MAX": "2"} | os.environ
 
 
 @contextmanager
@@ -198,7 +203,9 @@ def serving_beside(home: Home, address: Address) -> Iterator[str]:
     with bind(address) as listening:
         theirs, ours = os.pipe()
         command = _command(home.path, address, listening, theirs)
-        process = subprocess.Popen(command, pass_fds=[listening.fileno(), theirs], stdin=subprocess.DEVNULL)
+        process = subprocess.Popen(
+            command, pass_fds=[listening.fileno(), theirs], stdin=subprocess.DEVNULL, env=_environment()
+        )
         os.close(theirs)
         try:
             yield origin(address, int(listening.getsockname()[1]))
