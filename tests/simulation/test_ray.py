@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -218,10 +219,22 @@ def test_an_address_that_does_not_answer_is_named(monkeypatch: pytest.MonkeyPatc
     def refuse(**options: Any) -> None:
         raise ConnectionError("Failed to connect to GCS at address 10.0.0.9:6379 within 5 seconds.")
 
+    monkeypatch.setattr(cluster, "check_answers", lambda address: None)
     monkeypatch.setattr(ray, "is_initialized", lambda: False)
     monkeypatch.setattr(ray, "init", refuse)
     with pytest.raises(cluster.ClusterError, match=r"the Ray cluster at 10\.0\.0\.9:6379 cannot be reached \(Failed"):
         cluster.connect("10.0.0.9:6379", 1)
+
+
+def test_an_address_where_nothing_listens_is_refused_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    monkeypatch.setattr(ray, "is_initialized", lambda: False)
+    monkeypatch.setattr(ray, "init", lambda **options: pytest.fail("Ray was asked, which waits for minutes"))
+    with pytest.raises(
+        cluster.ClusterError, match=rf"the Ray cluster at 127\.0\.0\.1:{port} cannot be reached \(.*refused"
+    ):
+        cluster.connect(f"127.0.0.1:{port}", 1)
 
 
 def test_a_person_or_another_device_is_not_run_on_a_cluster() -> None:

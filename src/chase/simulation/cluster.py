@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import socket
 import sys
 from collections.abc import Mapping
 from typing import Any
@@ -16,6 +17,8 @@ class ClusterError(ChaseError):
     """A cluster that cannot be used."""
 
 
+PATIENCE = 10.0
+"""Seconds that a cluster has to answer."""
 SAME = ("python", "torch", "numpy", "source")
 """What must be the same on every node: results depend on it."""
 
@@ -42,16 +45,32 @@ def connect(address: str, cores: int) -> Any:
     options: dict[str, Any] = {"logging_level": "ERROR", "log_to_driver": False, "runtime_env": environment()}
     try:
         if address:
+            check_answers(address)
             ray.init(address=address, **options)
         else:
             ray.init(address="local", num_cpus=cores, include_dashboard=False, **options)
     except (ConnectionError, OSError, RuntimeError, ValueError, TimeoutError) as error:
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]
         where = f"the Ray cluster at {address}" if address else "a local Ray cluster"
-        raise ClusterError(
-            f"{where} cannot be reached ({reason}): check --address, or start one with `ray start --head`"
-        ) from None
+        raise unreachable(where, reason) from None
     return ray
+
+
+def unreachable(where: str, reason: str) -> ClusterError:
+    """What to do about a cluster that does not answer."""
+    return ClusterError(f"{where} cannot be reached ({reason}): check --address, or start one with `ray start --head`")
+
+
+def check_answers(address: str) -> None:
+    """Refuse an address where nothing listens: Ray itself would wait for minutes. Other names (auto) are Ray's."""
+    host, colon, port = address.removeprefix("ray://").rpartition(":")
+    if not colon or not port.isdigit():
+        return
+    try:
+        socket.create_connection((host, int(port)), timeout=PATIENCE).close()
+    except (OSError, OverflowError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise unreachable(f"the Ray cluster at {address}", reason) from None
 
 
 def environment() -> dict[str, Any]:
