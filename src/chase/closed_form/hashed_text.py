@@ -1,18 +1,17 @@
-"""Features of texts: hashed token n-grams, weighted by document frequencies that are summed over sites, projected.
+"""Features of texts: the most frequent hashed token n-grams, weighted by document frequencies summed over sites.
 
     step 0   in how many texts each hashed n-gram occurs -> idf = log((1 + texts) / (1 + df)) + 1
     step 1   mean and deviation of the features
 
 A text arrives as tokens (words are already hashed, see ``chase.data.texts``; or characters). Its 1-grams to
-``longest``-grams are hashed into ``buckets``; a text is the vector of log(1 + count) * idf, of length 1, and is
-projected to ``wide`` numbers by a fixed sparse random matrix of signs (Achlioptas 2003), drawn from the seed.
+``longest``-grams are hashed into ``buckets``; the ``wide`` buckets that most texts hold are the features. A text is the
+vector of log(1 + count) * idf, of length 1. All features share one deviation: rare words would be noise otherwise.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 import torch
@@ -22,13 +21,11 @@ from torch import Tensor
 
 from chase.closed_form.feature_map import InputSpec, mixed, moment_rows, moments, standard
 from chase.core.errors import DataError, SettingsError
-from chase.core.randomness import fold, rng
+from chase.core.randomness import fold
 from chase.core.weights import Array, Arrays
 from chase.data.resident import Samples
 
 CHUNK = 2048
-SIGNS = 8
-"""Numbers that one n-gram touches in the projection."""
 CHARACTERS = 256
 """A smaller vocabulary is one of characters."""
 
@@ -39,7 +36,7 @@ class HashedText:
 
     spec: InputSpec
     buckets: int = 2**16
-    wide: int = 1024
+    wide: int = 2048
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -70,11 +67,11 @@ class HashedText:
 
     @property
     def shapes(self) -> dict[str, tuple[int, ...]]:
-        """Inverse document frequencies and the standardisation."""
-        return {"idf": (self.buckets,), "mean": (self.wide,), "std": (self.wide,)}
+        """Inverse document frequencies, the feature of each bucket (-1: none) and the standardisation."""
+        return {"idf": (self.buckets,), "column": (self.buckets,), "mean": (self.wide,), "std": (self.wide,)}
 
     def embed(self, params: Mapping[str, Tensor], ready: Tensor) -> Tensor:
-        """The same n-grams, hashes and projection in torch; hashes wrap around like unsigned ones."""
+        """The same n-grams, hashes and weights in torch; hashes wrap around like unsigned ones."""
         tokens = ready.long()
         state, columns, real = torch.zeros_like(tokens), [], []
         for n in range(1, min(self.longest, tokens.shape[1]) + 1):
@@ -82,13 +79,13 @@ class HashedText:
             state = torch_mixed(state[:, : ends.shape[1]] * 31 + ends + 1, n)
             columns.append(state & (self.buckets - 1))
             real.append((ends != 0) if self.pads else torch.ones_like(ends, dtype=torch.bool))
-        column, there = torch.cat(columns, dim=1), torch.cat(real, dim=1).float()
+        column = torch.cat(columns, dim=1)
+        place = params["column"][column].long()
+        there = (torch.cat(real, dim=1) & (place >= 0)).float()
         counts = torch.zeros((tokens.shape[0], self.buckets)).scatter_add(1, column, there).gather(1, column)
         weight = torch.log1p(counts) * params["idf"][column] * there / counts.clamp(min=1.0)
         length = (weight.square() * counts).sum(dim=1, keepdim=True).sqrt().clamp(min=1e-12)
-        place, sign = (torch.from_numpy(array) for array in self._touched)
-        spread = ((weight / length)[:, :, None] * sign[column]).flatten(1)
-        return torch.zeros((tokens.shape[0], self.wide)).scatter_add(1, place[column].flatten(1), spread)
+        return torch.zeros((tokens.shape[0], self.wide)).scatter_add(1, place.clamp(min=0), weight / length)
 
     def sums(self, step: int, params: Arrays, samples: Samples, rows: Tensor) -> dict[str, Array]:
         """Texts per n-gram, then moments of features."""
@@ -101,46 +98,34 @@ class HashedText:
         return moments(self.raw(params, samples, chosen))
 
     def solve(self, step: int, params: Arrays, total: Arrays) -> dict[str, Array]:
-        """Inverse document frequencies, then the standardisation."""
+        """Inverse document frequencies and the most frequent n-grams, then the standardisation."""
         if step == 1:
-            return {"idf": params["idf"], **standard(total)}
+            found = standard(total)
+            varies = found["std"] != 1.0
+            common = np.sqrt(np.mean(found["std"][varies].astype(np.float64) ** 2)) if varies.any() else 1.0
+            found["std"] = np.full(self.wide, common, dtype=np.float32)
+            return {"idf": params["idf"], "column": params["column"], **found}
         texts = float(total["texts"][0])
         if texts < 1:
             raise DataError("there are no texts to fit features on: add samples")
         idf = np.log((1.0 + texts) / (1.0 + total["frequency"])) + 1.0
-        return {"idf": idf.astype(np.float32), "texts": total["texts"]}
+        column = np.full(self.buckets, -1.0, dtype=np.float32)
+        frequent = np.argsort(-total["frequency"], kind="stable")[: self.wide]
+        column[frequent] = np.arange(frequent.size)
+        return {"idf": idf.astype(np.float32), "column": column, "texts": total["texts"]}
 
     def raw(self, params: Arrays, samples: Samples, rows: Tensor) -> NDArray[np.float32]:
-        """Projected n-gram weights (rows, width)."""
+        """Weights of the most frequent n-grams (rows, width)."""
         out = np.zeros((rows.numel(), self.wide), dtype=np.float32)
+        column = params["column"].astype(np.int64)
         for at in range(0, rows.numel(), CHUNK):
             counts = self._counts(samples, rows[at : at + CHUNK])
-            counts.data = np.log1p(counts.data) * params["idf"][counts.indices]
-            length = np.sqrt(np.asarray(counts.multiply(counts).sum(axis=1))).ravel()
-            scaled = csr_matrix(
-                (
-                    counts.data / np.repeat(np.maximum(length, 1e-12), np.diff(counts.indptr)),
-                    counts.indices,
-                    counts.indptr,
-                ),
-                shape=counts.shape,
-            )
-            out[at : at + CHUNK] = (scaled @ self._projection).toarray()
+            text = np.repeat(np.arange(counts.shape[0]), np.diff(counts.indptr))
+            place, weight = column[counts.indices], np.log1p(counts.data) * params["idf"][counts.indices]
+            text, place, weight = text[place >= 0], place[place >= 0], weight[place >= 0]
+            length = np.sqrt(np.bincount(text, weight**2, counts.shape[0]))
+            out[at + text, place] = weight / np.maximum(length, 1e-12)[text]
         return out
-
-    @cached_property
-    def _touched(self) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-        """Places and signs of every n-gram (buckets, SIGNS)."""
-        draw = rng(self.seed, "projection")
-        place = draw.integers(0, self.wide, (self.buckets, SIGNS))
-        return place, draw.choice(np.array([-1.0, 1.0], dtype=np.float32), (self.buckets, SIGNS))
-
-    @cached_property
-    def _projection(self) -> csr_matrix:
-        """Signs at ``SIGNS`` places of every n-gram (buckets, wide)."""
-        place, sign = self._touched
-        starts = np.arange(0, self.buckets * SIGNS + 1, SIGNS)
-        return csr_matrix((sign.ravel(), place.ravel(), starts), shape=(self.buckets, self.wide))
 
     def _counts(self, samples: Samples, rows: Tensor) -> csr_matrix:
         """How often each hashed n-gram occurs (rows, buckets); token 0 of words pads and ends an n-gram."""
