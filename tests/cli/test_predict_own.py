@@ -62,10 +62,12 @@ def test_a_folder_goes_on_past_a_bad_file_and_says_so(chase, tmp_path):
         'data = "x"\nclients = 2\npartition = "iid"\nrounds = 1\nstrategy = "random"\ninitial_labels = 0.5\n'
     )
     assert chase("run", tmp_path / "a.toml", "--out", tmp_path / "run").code == 0
-    (tmp_path / "x" / "a" / "3.png").write_bytes(b"not an image")
+    Image.new("L", (20_000, 10_000)).save(tmp_path / "x" / "a" / "3.png")
     done = chase("predict", tmp_path / "run", tmp_path / "x", "--json")
     assert done.code == 1
     assert "1 of 40 samples could not be read" in done.err
+    assert "more than 100,000,000" in done.err  # the reason, not just "it is not an image"
+    assert "Warning" not in done.err
     found = json.loads(done.out)
     assert sum(bool(p["error"]) for p in found) == 1
     assert sum(p["class"] is not None for p in found) == 39

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
@@ -15,7 +16,7 @@ from chase.core.errors import ChaseError, DataError
 from chase.data import cells, columns, folders
 from chase.data.audio import HOP, RATE, to_length
 from chase.data.options import DataOptions
-from chase.data.pictures import RAW, PictureError, read_picture, rescale, reshape
+from chase.data.pictures import RAW, PictureError, read_header, read_picture, rescale, reshape
 from chase.data.tables import TABLE_SUFFIXES, Table, read_table
 from chase.data.texts import tokenize
 from chase.export.load_model import read_file
@@ -101,8 +102,17 @@ def _file(trained: Trained, file: Path) -> Item:
         inputs, note = read_file(file, trained.card.to_json())
         return Item(str(file), inputs, note)
     except (ValueError, PictureError) as error:
-        said = str(error)
+        said = reason(file, str(error)) if trained.card.kind == "image" else str(error)
         return Item(str(file), None, error=said if str(file) in said else f"cannot read {file}: {said}")
+
+
+def reason(file: Path, said: str) -> str:
+    """Why an image cannot be read: the exported loader only says that it is none, the reader of chase why."""
+    try:
+        read_header(file)
+    except PictureError as error:
+        return str(error)
+    return said
 
 
 def _picture(trained: Trained, raw: RAW | None) -> Tensor:
@@ -110,7 +120,8 @@ def _picture(trained: Trained, raw: RAW | None) -> Tensor:
     picture = read_picture(raw)
     if trained.card.seconds:
         picture = to_length(picture, round(trained.card.seconds * RATE / HOP))
-    return torch.from_numpy(rescale(reshape(picture, channels, (height, width)), trained.card.scale))
+    ready = rescale(reshape(picture, channels, (height, width)), trained.card.scale)
+    return torch.from_numpy(np.array(ready))  # a copy: a picture as it was read may not be writable
 
 
 def _rows(trained: Trained, path: Path) -> Iterator[Item]:
