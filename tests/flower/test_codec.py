@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import tracemalloc
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -156,3 +157,11 @@ def test_a_letter_of_another_format_is_refused() -> None:
         codec.header_of(records)
     with pytest.raises(UpdateError, match="cannot be read"):
         codec.header_of(RecordDict())
+
+
+def test_a_site_is_told_its_own_share_of_a_total_budget() -> None:
+    order = RoundOrder("run", 3, 0, {}, allowances={0: 2, 1: 5})
+    for allowances, wanted in (({0: 2, 1: 5}, {1: 5}), ({0: 2}, {1: 0}), (None, None)):
+        letter = SiteMessage(7, "turn", {"number": 1}, order=replace(order, allowances=allowances))
+        records = codec.pack_letter(letter)
+        assert codec.order_of(records, codec.header_of(records)).allowances == wanted
