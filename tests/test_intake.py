@@ -106,5 +106,5 @@ def test_what_answers_no_order_or_answers_twice_is_refused() -> None:
     with pytest.raises(UpdateError, match="client 2 answers no order"):
         intake.take(update(2))
     intake.take(update(1))
-    with pytest.raises(UpdateError, match="client 1 came twice"):
+    with pytest.raises(UpdateError, match="client 1 arrived twice"):
         intake.take(update(1))

@@ -161,7 +161,7 @@ def test_the_real_mlflow_holds_every_round_of_two_runs_in_one_process(
 
     # another server does not know the run; a new one there is told of all rounds
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path}/mlflow.db")
-    with pytest.raises(LoggerError, match=r"cannot be continued there \(remove .*mlflow\.json to begin a new one"):
+    with pytest.raises(LoggerError, match=r"cannot be continued there \(remove .*mlflow\.json to start a new one"):
         Experiment.resume(tmp_path / "two", {"rounds": 4}).run()
     (tmp_path / "two" / "mlflow.json").unlink()
     Experiment.resume(tmp_path / "two").run()

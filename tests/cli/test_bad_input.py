@@ -168,7 +168,7 @@ def test_two_damaged_checkpoints_name_the_files(chase: Chase, run: Path) -> None
 
 def test_finished_rounds_are_not_lost_to_a_checkpoint_that_is_gone(chase: Chase, run: Path) -> None:
     shutil.rmtree(run / "checkpoint")
-    assert "checkpoint is missing, but 2 rounds were done: bring it back" in chase.refused("resume", run)
+    assert "checkpoint is missing, but 2 rounds were done: restore it" in chase.refused("resume", run)
     assert len(Record.open(run).metrics) == 2
 
 

@@ -36,7 +36,7 @@ def test_a_federation_that_is_down_is_not_healthy_whatever_it_said_last(federati
     Diary(federation.run).show(phase="round", round=2)
     found = federation_problems(federation)
     assert any("nothing is served" in line for line in found)
-    assert any("although the last word was 'round'" in line for line in found)
+    assert any("although the last recorded phase is 'round'" in line for line in found)
     assert phase_now(federation.run, "round") == "stopped (was: round)"
     Diary(federation.run).show(phase="failed", why="the disk is full")
     assert "the run has failed: the disk is full" in federation_problems(federation)
@@ -74,7 +74,7 @@ def test_a_certificate_that_ends_soon_is_reported_and_renewed_from_the_same_ca(
 def test_a_ca_that_ends_soon_cannot_renew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(keys, "DAYS", 30)
     keys.server_certificate(tmp_path, ["localhost"])
-    with pytest.raises(FederationError, match="the CA itself ends in 29 days"):
+    with pytest.raises(FederationError, match="the CA certificate itself expires in 29 days"):
         certificates.renew(tmp_path)
     assert datetime.timedelta(days=certificates.AHEAD) > datetime.timedelta(days=29)
 

@@ -106,7 +106,7 @@ def test_a_correction_reaches_training_and_the_log_keeps_both(home: Home, anna: 
     ask(home, [5])
     home.inbox.answer(Given(5, 2, anna))
     assert taken(home) == [(5, 2)]
-    with pytest.raises(AnswerRefused, match="anna, who alone"):
+    with pytest.raises(AnswerRefused, match="anna, and only that person"):
         home.inbox.answer(Given(5, 1, ben, revise=True))
     home.inbox.answer(Given(5, 1, anna, revise=True))
     assert taken(home) == [(5, 1)]
@@ -237,7 +237,7 @@ def test_sessions_outlive_the_process_and_tokens_are_good_once(home: Home) -> No
     session = home.people.enter(token)
     with pytest.raises(LabelError, match="used already"):
         home.people.enter(token)
-    with pytest.raises(LabelError, match="not known"):
+    with pytest.raises(LabelError, match="is unknown"):
         home.people.enter("guess")
     path = home.path
     home.close()
@@ -275,7 +275,7 @@ def test_a_revoked_annotator_is_out_and_the_answers_stay(home: Home, anna: int, 
     assert home.inbox.current(first["sample"]) is not None
     assert len(home.inbox.next_for(ben, 1)) == 1  # what was on anna's screen
     assert home.people.revoke("anna") == 0
-    with pytest.raises(LabelError, match="nobody here is called 'carol'; annotators: anna, ben"):
+    with pytest.raises(LabelError, match="there is no annotator 'carol'; annotators: anna, ben"):
         home.people.revoke("carol")
 
 

@@ -238,7 +238,7 @@ def test_an_address_where_nothing_listens_is_refused_at_once(monkeypatch: pytest
 
 
 def test_a_person_or_another_device_is_not_run_on_a_cluster() -> None:
-    with pytest.raises(SettingsError, match="annotator = 'page' needs this machine, but engine = 'ray'"):
+    with pytest.raises(SettingsError, match="annotator = 'page' works on one machine only, but engine = 'ray'"):
         settings(annotator="page")
-    with pytest.raises(SettingsError, match="device = 'cuda' needs this machine"):
+    with pytest.raises(SettingsError, match="device = 'cuda' works on one machine only"):
         settings(device="cuda")

@@ -66,7 +66,7 @@ def test_a_site_of_its_own_images_from_init_to_forget(tmp_path: Path, scans: Pat
     pictures(more, "unlabelled", 3, 90)
     assert "3 samples added, 0 of them labelled" in run("site", "add", home, more)
     said = run("site", "add", home, more)
-    assert "3 samples were left out because the site has the same already" in said
+    assert "3 samples were skipped because the site has identical ones" in said
     assert "0 samples added" in said
     assert "1 samples forgotten" in run("site", "forget", home, "unlabelled/unlabelled-1.png")
     with pytest.raises(ChaseError, match="no sample called"):
@@ -108,7 +108,7 @@ def test_texts_that_are_added_are_read_by_people_too(tmp_path: Path) -> None:
 def test_a_folder_that_is_no_class_is_named(tmp_path: Path, scans: Path, folder: str) -> None:
     home, more = tmp_path / "home", tmp_path / "more"
     pictures(more, folder, 3, 90)
-    says = f"folder '{folder}' is none of the 2 classes cat, dog: call it like its class, or unlabeled"
+    says = f"folder '{folder}' is not one of the 2 classes cat, dog: rename it to its class, or to unlabeled"
     with pytest.raises(DataError, match=says):
         run("site", "init", home, "--data", more, "--id", "site-a", "--classes", "cat,dog")
     assert not home.exists()
