@@ -158,7 +158,7 @@ def test_an_own_table_that_a_run_accepts_is_estimated_too(tmp_path: Path) -> Non
 
 def test_the_estimate_counts_the_start_of_a_process(tmp_path: Path) -> None:
     (job,) = plan(find_study("ablation"), Options(("digits",), ("EV",), 2, 1))
-    (waiting,) = look(StudyPlan("ablation", tmp_path / "ablation.study.json", [job]), [job], starts=True)
+    (waiting,) = look(StudyPlan("ablation", tmp_path / "ablation.study.json", [job]), [job], dry=True)
     assert waiting.start_seconds > 0.2
     assert waiting.left == pytest.approx(2 * waiting.expected + waiting.start_seconds)
     waiting.state = "running"
