@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 from flwr.supercore.runtime import RuntimeHttpClient
 
 from chase.core.errors import ChaseError
@@ -23,6 +25,7 @@ def serve(federation: FederationDirectory, client: RuntimeHttpClient, run: int) 
         raise  # the state in the directory is the other's
     except ChaseError as error:
         diary = Diary(federation.run)
-        diary.note(0, "stopped", why=str(error))
-        diary.show(phase="failed", why=str(error))
+        with suppress(ChaseError, OSError):  # a full disk: the log says it
+            diary.note(0, "stopped", why=str(error))
+            diary.show(phase="failed", why=str(error))
         raise

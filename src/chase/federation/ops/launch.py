@@ -18,7 +18,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from chase import __version__
-from chase.core.errors import FederationError
+from chase.core.errors import ChaseError, FederationError
 from chase.core.files import held_by
 from chase.federation.diary import Diary, state
 from chase.federation.ops.keys import check_private, write_private
@@ -268,7 +268,8 @@ class Watch:
         try:
             submit(self._federation)
         except FederationError:
-            Diary(self._federation.run).show(**(before or {"phase": "none"}))
+            with suppress(ChaseError, OSError):
+                Diary(self._federation.run).show(**(before or {"phase": "none"}))
             raise
         self._in_vain, self._round, self._wait = in_vain, round, self._patience
         self.submitted, self._seen, self._since = self.submitted + 1, False, time.monotonic()
@@ -292,7 +293,7 @@ class Watch:
             self.begin()
         except Hopeless:
             raise
-        except (FederationError, OSError) as error:
+        except (ChaseError, OSError) as error:
             self._seen, self._since, self._wait = False, time.monotonic(), AGAIN
-            with suppress(OSError):  # a full disk: there is nowhere to say so
+            with suppress(ChaseError, OSError):  # a full disk: there is nowhere to say so
                 diary.note(0, "not submitted", why=str(error))
