@@ -82,7 +82,7 @@ def test_what_is_held_out_is_known_by_name_and_by_content(tmp_path: Path, scans:
     assert held is not None
     name = held.names[0]
     said = run("site", "add", home, scans / name, scans / "cat" / "cat-1.png")
-    assert "2 samples were left out" in said
+    assert "2 samples were skipped" in said
     assert "0 samples added" in said
     assert "1 samples forgotten" in run("site", "forget", home, name)
     assert status(Site(home))["held_out"] == 3
