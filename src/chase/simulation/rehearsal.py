@@ -16,6 +16,7 @@ from chase.core.randomness import rng
 from chase.models.catalog import NETS
 from chase.models.net import set_weights, with_embedding
 from chase.server.server import Start
+from chase.settings import Settings
 from chase.simulation.world import World
 
 FEW = 8
@@ -42,9 +43,14 @@ def rehearse(world: World, start: Start) -> None:
         chosen = settings.acquisition.select(view, 2, rng(settings.seed, "rehearsal"))
         checked(chosen, view, 2, settings.strategy)
     except ChaseError as error:
-        raise SettingsError(f"strategy '{settings.strategy}' does not fit network '{settings.net}': {error}") from None
+        raise SettingsError(f"{tried(settings, ids.size)}: {error}") from None
     except Exception as error:
-        raise SettingsError(
-            f"strategy '{settings.strategy}' fails with network '{settings.net}' ({type(error).__name__}: {error}): it "
-            f"was tried on {ids.size} samples before round 1"
-        ) from error
+        raise SettingsError(f"{tried(settings, ids.size)} ({type(error).__name__}: {error})") from error
+
+
+def tried(settings: Settings, samples: int) -> str:
+    """The beginning of a refusal."""
+    return (
+        f"strategy '{settings.strategy}' was tried on {samples} samples before round 1 and failed with network "
+        f"'{settings.net}'"
+    )
