@@ -193,7 +193,7 @@ def test_the_command_prints_a_link_and_waits_for_the_person(tmp_path: Path) -> N
         while found is None:
             text = run.stdout.readline()
             assert text, "the run ended without a link"
-            found = re.search(r"label client 0 at http://(\S+)/#token=(\S+)", text)
+            found = re.search(r"label \S+, client 0 at http://(\S+)/#token=(\S+)", text)
         line, headers = connected(http.client.HTTPConnection(found[1])), {"content-type": "application/json"}
         headers["origin"] = f"http://{found[1]}"
         post(line, headers, "/api/enter", {"token": found[2]})
