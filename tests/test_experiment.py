@@ -197,8 +197,8 @@ def test_cycles_that_never_ask_say_so(digits: DataSet, tmp_path: Path) -> None:
         Experiment.begin(small_settings(form="cycles", cycle_rounds=5, rounds=rounds), tmp_path / str(rounds))
         for rounds in (5, 6)
     )
-    assert any("nobody is asked" in note for note in short.notes)
-    assert not any("nobody is asked" in note for note in long.notes)
+    assert any("no labels are requested" in note for note in short.notes)
+    assert not any("no labels are requested" in note for note in long.notes)
 
 
 def test_mean_ev_is_null_unless_tracked(digits: DataSet, tmp_path: Path) -> None:
