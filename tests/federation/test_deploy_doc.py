@@ -53,7 +53,7 @@ def test_the_loopback_version_runs_as_written(tmp_path: Path) -> None:
         assert "no damage" in said
         assert "server certificate renewed" in said
         assert "round 2 is the last one now" in said
-        assert "stopped. Resume with" in said
+        assert "taken down" in said
         assert not group_lives(shell.pid)
         metrics = Record.open(tmp_path / "fed" / "run").metrics
         assert [line["took_part"] for line in metrics] == [3, 3, 3]

@@ -125,9 +125,10 @@ def person_at(real: Real, site: str) -> Iterator[Callable[[], dict[int, int]]]:
         assert page.post("/api/enter", json={"token": token}).status_code == 200
 
         def answer() -> dict[int, int]:
-            asked = page.post("/api/next", json={"want": 20}).json()["queue"]
+            asked = page.post("/api/next", json={"want": 20, "shown": 20}).json()["queue"]
             given = {question["sample"]: question["sample"] % 10 for question in asked}
-            body = {"answers": [{"sample": s, "label": label, "key": f"k{s}"} for s, label in given.items()]}
+            seen = {s: page.get(f"/api/samples/{s}").headers.get("x-chase-seen", "") for s in given}
+            body = {"answers": [{"sample": s, "label": n, "key": f"k{s}", "seen": seen[s]} for s, n in given.items()]}
             accepted = page.post("/api/answer", json=body).json()["accepted"] if given else []
             return {a["sample"]: given[a["sample"]] for a in accepted}
 

@@ -51,7 +51,7 @@ def test_it_comes_up_goes_down_and_goes_on_without_an_orphan(tmp_path: Path, how
             os.kill(up.pid, signal.SIGINT)
         else:
             said = chase("down", str(fed)).communicate(timeout=120)[0]
-            assert "stopped. Resume with" in said
+            assert "taken down" in said
         out, _ = up.communicate(timeout=120)
         assert up.returncode == 130, out
         assert "stopped. Resume with" in out
