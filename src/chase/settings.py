@@ -19,6 +19,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from chase.acquisition.catalog import METHODS, find_method
 from chase.acquisition.hybrid import DEFAULT_KEYS
 from chase.acquisition.strategy import AcquisitionStrategy
+from chase.acquisition.uncertainty import LIVE
 from chase.core import plugins
 from chase.core.errors import SettingsError, unknown
 from chase.data.options import DataOptions, Normalisation
@@ -246,6 +247,11 @@ class AnnotatorSettings(SettingsGroup):
     page_client: int = Field(
         0, ge=-1, description="the client a person labels, for annotator = page; all (or -1) = all of them on one page"
     )
+    live: bool = Field(
+        False,
+        description="closed-form: on the labelling page, re-rank the waiting questions after each answer; for strategy "
+        "= " + ", ".join(LIVE),
+    )
     wait: float = Field(0.0, ge=0, description="seconds that a round waits for that person's answers")
     patience: int = Field(0, ge=0, description="turns until an unanswered sample returns (0 = never)")
 
@@ -449,6 +455,16 @@ class Settings(  # the last group first: pydantic collects the fields of the las
         if self.temperature == "leave-one-out" and (self.learner == "network" or self.form == "isolated"):
             raise SettingsError(
                 "temperature = 'leave-one-out' is for learner = 'closed-form' and one global model: leave it out"
+            )
+        if self.live and self.learner == "network":
+            raise SettingsError(
+                "live = true re-ranks questions with a solved head, but learner = 'network' trains one: set "
+                "learner=closed-form, or leave live out"
+            )
+        if self.live and self.strategy not in LIVE:
+            raise SettingsError(
+                f"live = true computes a strategy's order again after each answer, which strategy '{self.strategy}' "
+                f"does not allow: use {', '.join(LIVE[:-1])} or {LIVE[-1]}, or leave live out"
             )
         if self.normalisation != "statistics" and (self.channel_mean or self.channel_std):
             raise SettingsError(

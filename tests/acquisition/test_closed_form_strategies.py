@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 from fakes import fake_pool
 
-from chase.acquisition.balanced_margin import BalancedMargin, balanced
+from chase.acquisition.balanced_margin import BalancedMargin
 from chase.acquisition.posterior import Posterior, greedy_by_variance, posterior_variances
 from chase.acquisition.typical import Typical, greedy_coverage
+from chase.acquisition.uncertainty import balanced
 from chase.core.randomness import rng
 
 

@@ -5,7 +5,8 @@ from math import log
 import numpy as np
 import pytest
 
-from chase.acquisition.epistemic import entropy, gev_score
+from chase.acquisition.epistemic import gev_score
+from chase.acquisition.uncertainty import entropy
 
 
 def test_entropy_in_nats_with_zero_log_zero() -> None:

@@ -11,13 +11,11 @@ from fakes import fake_pool
 from chase.acquisition.badge import gradient_seeding, residuals
 from chase.acquisition.bald import bald
 from chase.acquisition.coreset import CoreSet, k_centre_greedy, squared_distances
-from chase.acquisition.entropy import entropy
 from chase.acquisition.epistemic import gev_score, number_class_score
 from chase.acquisition.ksas import ksas
-from chase.acquisition.least_confidence import confidence
 from chase.acquisition.logo import best_of_clusters, clusters, uncertain_embedding
-from chase.acquisition.margin import margin
 from chase.acquisition.tod import discrepancy
+from chase.acquisition.uncertainty import confidence, entropy, margin
 from chase.core.randomness import rng
 
 THREE = np.array([[0.5, 0.25, 0.25], [1.0, 0.0, 0.0], [1 / 3, 1 / 3, 1 / 3]])

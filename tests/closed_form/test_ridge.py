@@ -9,7 +9,7 @@ from chase.closed_form import calibration
 from chase.closed_form.feature_map import GRID, decode, encode
 from chase.closed_form.ridge import Centred, _exact, _probed, best_ridge, solve, validation
 from chase.closed_form.sums import Sums
-from chase.closed_form.updates import LiveHead
+from chase.closed_form.updates import LiveScores
 from chase.core.errors import DataError, UpdateError
 from chase.core.randomness import rng
 
@@ -95,19 +95,24 @@ def test_what_cannot_be_solved_is_refused_in_one_sentence() -> None:
 
 
 def test_rank_one_updates_equal_a_new_solution() -> None:
-    """The centre stays where it was; everything else is as if the sample had been there."""
+    """With the same ridge weight; the intercept and the centre move along."""
     codes, labels = problem(30)
-    sums = Sums.of(codes[:29], labels[:29], 3)
-    centred = Centred.of(sums)
-    inverse = np.linalg.inv(centred.scatter + 2.0 * np.eye(20))
-    live = LiveHead(inverse, inverse @ centred.cross, centred.mean, centred.share)
-    new = decode(codes[29:]).astype(np.float64)[0]
-    live.learn(new, int(labels[29]))
-    x, y = new - centred.mean, np.eye(3)[labels[29]] - centred.share
-    scatter, cross = centred.scatter + np.outer(x, x), centred.cross + np.outer(x, y)
-    assert live.weight == pytest.approx(np.linalg.solve(scatter + 2.0 * np.eye(20), cross))
-    assert live.inverse == pytest.approx(np.linalg.inv(scatter + 2.0 * np.eye(20)))
-    assert live.scores(new[None])[0, labels[29]] > 0
+    points = decode(codes).astype(np.float64)
+    before, centred = (
+        solve(Sums.of(codes[:25], labels[:25], 3), ridge=2.0),
+        Centred.of(Sums.of(codes[:25], labels[:25], 3)),
+    )
+    apart = points - centred.mean
+    live = LiveScores(
+        apart @ np.linalg.inv(centred.scatter + 2.0 * np.eye(20)) @ apart.T + 1.0 / 25, before.scores(points)
+    )
+    for row in range(25, 30):
+        live.learn(row, int(labels[row]))
+    after, moved = solve(Sums.of(codes, labels, 3), ridge=2.0), Centred.of(Sums.of(codes, labels, 3))
+    assert live.scores == pytest.approx(after.scores(points), abs=1e-9)
+    apart = points - moved.mean
+    variances = np.einsum("ij,jk,ik->i", apart, np.linalg.inv(moved.scatter + 2.0 * np.eye(20)), apart) + 1.0 / 30
+    assert np.diagonal(live.kernel) == pytest.approx(variances, abs=1e-9)
 
 
 def test_left_out_scores_equal_solving_without_the_sample() -> None:

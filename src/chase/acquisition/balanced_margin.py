@@ -9,32 +9,10 @@ from __future__ import annotations
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
-from chase.acquisition.margin import margin
-from chase.acquisition.strategy import PoolView, Scores, argmax_random
+from chase.acquisition.strategy import PoolView
+from chase.acquisition.uncertainty import balanced, margin
 from chase.core.pools import SampleIds
-
-
-def balanced(
-    predicted: NDArray[np.int64], scores: Scores, counts: NDArray[np.int64], k: int, rng: np.random.Generator
-) -> NDArray[np.int64]:
-    """Rows of k samples: each of the predicted class with the fewest labels, the one of highest score.
-
-    predicted (samples,), scores (samples,), counts (classes,): labels that each class has.
-    """
-    held = counts.astype(np.float64)
-    free = np.ones(predicted.size, dtype=bool)
-    picked: list[int] = []
-    for _ in range(min(k, predicted.size)):
-        there = np.bincount(predicted[free], minlength=held.size) > 0
-        which = argmax_random(np.where(there, -held, -np.inf), rng)
-        rows = np.flatnonzero(free & (predicted == which))
-        row = int(rows[argmax_random(scores[rows], rng)])
-        picked.append(row)
-        free[row] = False
-        held[which] += 1.0
-    return np.array(picked, dtype=np.int64)
 
 
 class BalancedMargin:

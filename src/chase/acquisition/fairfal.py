@@ -21,8 +21,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from chase.acquisition.badge import residuals
-from chase.acquisition.entropy import entropy
 from chase.acquisition.strategy import PoolView, Scores, Which, argmax_random
+from chase.acquisition.uncertainty import entropy
 from chase.core.pools import SampleIds
 
 Points = NDArray[np.floating]

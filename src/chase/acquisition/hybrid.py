@@ -16,10 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from chase.acquisition.coreset import k_centre_greedy
-from chase.acquisition.entropy import entropy
-from chase.acquisition.least_confidence import confidence
-from chase.acquisition.margin import margin
 from chase.acquisition.strategy import PoolView, Scores, argmax_random
+from chase.acquisition.uncertainty import confidence, entropy, margin
 from chase.core.errors import SettingsError, unknown
 from chase.core.pools import SampleIds
 

@@ -5,15 +5,10 @@ from __future__ import annotations
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
-from chase.acquisition.strategy import PoolView, Scores, best_of
+from chase.acquisition.strategy import PoolView, best_of
+from chase.acquisition.uncertainty import confidence
 from chase.core.pools import SampleIds
-
-
-def confidence(probs: NDArray[np.float64]) -> Scores:
-    """max p of probs (samples, classes) -> (samples,)."""
-    return np.asarray(probs.max(axis=1), dtype=np.float64)
 
 
 class LeastConfidence:

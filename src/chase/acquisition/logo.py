@@ -16,8 +16,8 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from chase.acquisition.entropy import entropy
 from chase.acquisition.strategy import PoolView, Scores
+from chase.acquisition.uncertainty import entropy
 from chase.core.pools import SampleIds
 
 

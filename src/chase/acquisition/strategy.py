@@ -12,13 +12,11 @@ from collections.abc import Sequence
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from chase.acquisition.pool_view import PoolView, Which
+from chase.acquisition.uncertainty import Scores, argmax_random
 from chase.core.errors import SettingsError
 from chase.core.pools import SampleIds
-
-Scores = NDArray[np.float64]
 
 NEEDS = {
     "label_changes": "EV is tracked, and candidates are the samples it was tracked for",
@@ -66,12 +64,6 @@ def picks_by_chance(scores: Scores, chosen: Scores) -> int:
     lowest = chosen.min()
     taken, tied = int((chosen == lowest).sum()), int((scores == lowest).sum())
     return taken if tied > taken else 0
-
-
-def argmax_random(values: Scores, rng: np.random.Generator) -> int:
-    """A position of the largest value, drawn evenly where several have it."""
-    best = np.flatnonzero(values == values.max())
-    return int(best[0] if best.size == 1 else rng.choice(best))
 
 
 __all__ = ["NEEDS", "AcquisitionStrategy", "PoolView", "Scores", "Which", "argmax_random", "picks_by_chance", "top_k"]

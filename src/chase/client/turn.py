@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -22,10 +22,12 @@ from chase.annotation.annotator import Annotator, Question
 from chase.client.choose import choose
 from chase.client.context import ClientContext, Costs
 from chase.client.contribute import PREPARE, fit_step, observe
+from chase.client.live import live_base
 from chase.client.state import ClientState
 from chase.client.train import train
 from chase.core.errors import ChaseError, ClientError, TrainingError
 from chase.core.messages import ClientId, ClientUpdate, RoundOrder
+from chase.core.weights import Arrays
 from chase.learning.loss_prediction import loss_extras
 
 
@@ -38,6 +40,8 @@ class Turn:
     questions: tuple[Question, ...]
     journal: tuple[dict[str, Any], ...] = ()
     """Lines for selections.jsonl: gathered in simulation only."""
+    live: Arrays = field(default_factory=dict)
+    """What the labelling page re-ranks open questions with; empty unless ``live``."""
 
 
 class StateStore(Protocol):
@@ -108,7 +112,8 @@ class Client:
         with self._stage(order, "training"):
             state, update = train(self.context, state, order, costs)
             refuse_divergence(update)
-        turn = Turn(update, state, tuple(questions), self._journal(questions, state))
+            live = live_base(self.context, state, order)
+        turn = Turn(update, state, tuple(questions), self._journal(questions, state), live)
         with self._stage(order, "saving"):
             self._store.commit(order.run, order.round, turn)
         self._state = state

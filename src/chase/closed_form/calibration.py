@@ -30,12 +30,6 @@ def closed_form(noise: float, sharpness: float = SHARPNESS) -> float:
     return float(np.clip(sharpness * np.sqrt(max(noise, 0.0)), TEMPERATURES[0], TEMPERATURES[-1]))
 
 
-def softmax(scores: Reals) -> Reals:
-    """Probabilities (samples, classes)."""
-    lifted = np.exp(scores - scores.max(axis=1, keepdims=True))
-    return np.asarray(lifted / lifted.sum(axis=1, keepdims=True))
-
-
 def left_out(scores: Reals, labels: NDArray[np.int64], leverage: Reals | float) -> Reals:
     """Scores of labelled samples by a head that has not seen them: y - (y - s) / (1 - leverage)."""
     truth = np.zeros_like(scores)

@@ -1,36 +1,40 @@
-"""Rank-one updates of a solved ridge system: what one more sample changes, without solving again.
+"""Rank-one updates of a solved ridge head, for samples that may get a label soon: no system is solved again.
 
-With P = H^-1 and one more sample of centred features x and one-hot label y (Sherman and Morrison 1950):
+With P the inverse of the regularised system, intercept included, the scores of some samples X are S, and K = X P X'.
+One of them, x, gets the one-hot label y (Sherman and Morrison 1950); only S and K are needed for what that changes:
 
-    P' = P - (P x)(P x)' / (1 + x'P x),    W' = W + (P x)(y - x'W) / (1 + x'P x).
+    S' = S + K_x (y - s_x) / (1 + k_xx),    K' = K - K_x K_x' / (1 + k_xx).
 
-(The variance x'P x of candidates, as a batch grows, is in ``chase.acquisition.posterior``.)
+The result equals a new solution with the same ridge weight. The diagonal of K is the variance of the samples' scores.
+This module works without torch: the labelling page uses it.
 """
 
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
-from chase.closed_form.feature_map import Reals
+Floats = NDArray[np.float64]
 
 
-class LiveHead:
-    """A head that learns one label at a time: for re-ranking questions while a person answers."""
+class LiveScores:
+    """Scores of samples by a head that learns their labels one at a time."""
 
-    def __init__(self, inverse: Reals, weight: Reals, mean: Reals, share: Reals) -> None:
-        """``inverse`` is P = H^-1; ``mean`` and ``share`` are the centre of features and labels, which stay."""
-        self.inverse, self.weight, self.mean, self.share = inverse.copy(), weight.copy(), mean, share
+    def __init__(self, kernel: Floats, scores: Floats) -> None:
+        """``kernel`` K (samples, samples), ``scores`` (samples, classes)."""
+        self.kernel, self.scores = kernel.copy(), scores.copy()
 
-    def learn(self, features: Reals, label: int) -> None:
-        """Add one labelled sample (width,)."""
-        x = features - self.mean
-        reach = self.inverse @ x
-        truth = -self.share.copy()
-        truth[label] += 1.0
-        spread = 1.0 + float(x @ reach)
-        self.weight += np.outer(reach, truth - x @ self.weight) / spread
-        self.inverse -= np.outer(reach, reach) / spread
+    def learn(self, row: int, label: int) -> None:
+        """The sample of a row gets its label."""
+        reach = self.kernel[:, row].copy()
+        error = -self.scores[row]
+        error[label] += 1.0
+        spread = 1.0 + float(reach[row])
+        self.scores += np.outer(reach, error) / spread
+        self.kernel -= np.outer(reach, reach) / spread
 
-    def scores(self, features: Reals) -> Reals:
-        """Scores (samples, classes) of features (samples, width)."""
-        return np.asarray((features - self.mean) @ self.weight + self.share)
+
+def softmax(scores: Floats) -> Floats:
+    """Probabilities (samples, classes)."""
+    lifted = np.exp(scores - scores.max(axis=1, keepdims=True))
+    return np.asarray(lifted / lifted.sum(axis=1, keepdims=True))

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import sqlite3
 import time
+from collections.abc import Mapping
 from typing import Any
 
 from chase.core.randomness import fold
@@ -22,7 +23,7 @@ QUIET_SECONDS = 60.0
 OPEN = "state IN ('waiting', 'shown')"
 KEEP = ("id", "sample", "round", "turn", "strategy", "ev", "score", "state")
 FREE = f"""
-SELECT q.id FROM questions q INDEXED BY questions_next WHERE q.{OPEN} AND q.gold_for IS NULL
+SELECT q.id, q.sample, q.gold_for FROM questions q INDEXED BY questions_next WHERE q.{OPEN} AND q.gold_for IS NULL
  AND NOT EXISTS (SELECT 1 FROM claims m WHERE m.question = q.id AND m.annotator = :me AND m.until >= :now)
  AND NOT EXISTS (SELECT 1 FROM answers a WHERE a.sample = q.sample AND a.annotator = :me AND a.retracted_at IS NULL)
  AND q.votes + (SELECT COUNT(*) FROM claims c WHERE c.question = q.id AND c.annotator <> :me AND c.until >= :now
@@ -42,6 +43,11 @@ def question(db: sqlite3.Connection, number: int) -> dict[str, Any]:
     return {name: row[name] for name in (*KEEP, "name")} | {"thoughts": json.loads(row["thoughts"]), "about": about}
 
 
+def _asked(annotator: int, now: float, count: int) -> dict[str, float]:
+    """What ``FREE`` asks for; a count of -1 is all."""
+    return {"me": annotator, "now": now, "quiet": now + LEASE_SECONDS - QUIET_SECONDS, "steal": 0, "count": count}
+
+
 class Claims:
     """Hands out questions."""
 
@@ -49,34 +55,65 @@ class Claims:
         self._database = database
 
     def next_for(
-        self, annotator: int, count: int, shown: int = 1, gold_share: float = 0.0, alive: bool = True
+        self,
+        annotator: int,
+        count: int,
+        shown: int = 1,
+        gold_share: float = 0.0,
+        alive: bool = True,
+        places: Mapping[int, int] | None = None,
     ) -> list[dict[str, Any]]:
         """The annotator's next questions, oldest first; the first ``shown`` of them are on the screen.
 
         No two annotators get a question that wants one answer. Who has none left takes one that another, silent for
         a while, holds without having looked at it. A page that is not ``alive`` keeps what it has no longer.
+        With ``places`` of samples, what is not on the screen comes by place instead, samples without one first.
         """
         now = time.time()
         with self._database.transaction() as db:
-            mine = self._held(db, annotator, count, now)
-            if len(mine) < count:
+            if places is None:
+                mine = [row["id"] for row in self._held(db, annotator, count, now)]
+            else:
+                mine = self._by_place(db, annotator, count, now, gold_share, places)
+            if len(mine) < count and (places is None or not mine):
                 mine += self._new(db, annotator, count - len(mine), now, gold_share, steal=not mine)
             if alive or not mine:
                 self._hold(db, annotator, mine, shown, now)
             return [question(db, number) for number in mine]
 
-    def _held(self, db: sqlite3.Connection, annotator: int, count: int, now: float) -> list[int]:
-        rows = db.execute(
-            f"SELECT q.id FROM claims c JOIN questions q ON q.id = c.question WHERE c.annotator = ? AND c.until >= ?"
-            f" AND q.{OPEN} AND (q.votes < q.wanted OR q.gold_for IS NOT NULL) ORDER BY c.given_at, q.id LIMIT ?",
+    def _held(self, db: sqlite3.Connection, annotator: int, count: int, now: float) -> list[sqlite3.Row]:
+        return db.execute(
+            "SELECT q.id, q.sample, q.gold_for, c.shown FROM claims c JOIN questions q ON q.id = c.question"
+            f" WHERE c.annotator = ? AND c.until >= ? AND q.{OPEN}"
+            " AND (q.votes < q.wanted OR q.gold_for IS NOT NULL) ORDER BY c.given_at, q.id LIMIT ?",
             (annotator, now, count),
-        )
-        return [row["id"] for row in rows]
+        ).fetchall()
+
+    def _by_place(
+        self,
+        db: sqlite3.Connection,
+        annotator: int,
+        count: int,
+        now: float,
+        gold_share: float,
+        places: Mapping[int, int],
+    ) -> list[int]:
+        """What is on the screen, then the first by place of what the annotator holds or may be given."""
+        held = self._held(db, annotator, -1, now)
+        mine = [row["id"] for row in held if row["shown"]][:count]
+        rest = [row for row in held if not row["shown"]]
+        free = db.execute(FREE, _asked(annotator, now, -1)).fetchall()
+        waiting = {row["id"]: -1 if row["gold_for"] else places.get(row["sample"], -1) for row in [*rest, *free]}
+        first = sorted(waiting, key=lambda number: (waiting[number], number))[: count - len(mine)]
+        new = {row["id"] for row in free}
+        for number in first:
+            mine += self._with_gold(db, annotator, [number], gold_share, now) if number in new else [number]
+        return mine
 
     def _new(
         self, db: sqlite3.Connection, annotator: int, count: int, now: float, gold_share: float, steal: bool
     ) -> list[int]:
-        asked = {"me": annotator, "now": now, "quiet": now + LEASE_SECONDS - QUIET_SECONDS, "steal": 0, "count": count}
+        asked = _asked(annotator, now, count)
         found = [row["id"] for row in db.execute(FREE, asked)]
         if not found and steal:
             found = [row["id"] for row in db.execute(FREE, asked | {"steal": 1, "count": 1})]
@@ -84,14 +121,14 @@ class Claims:
                 "UPDATE claims SET until = 0 WHERE question = ? AND NOT shown AND annotator <> ?",
                 [(number, annotator) for number in found],
             )
-        if not gold_share:
-            return found
         return self._with_gold(db, annotator, found, gold_share, now)
 
     def _with_gold(
         self, db: sqlite3.Connection, annotator: int, found: list[int], share: float, now: float
     ) -> list[int]:
         """Before each question perhaps one whose answer is known; which, depends on person and question alone."""
+        if not share:
+            return found
         mixed: list[int] = []
         for number in found:
             if fold(0, "gold", annotator, number) % 10_000 < 10_000 * share / (1 - share):

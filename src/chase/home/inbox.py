@@ -23,6 +23,7 @@ from chase.annotation.opinions import COLLEAGUE
 from chase.core.errors import LabelError
 from chase.core.randomness import fold
 from chase.home.claims import OPEN, Claims, question
+from chase.home.live import LiveOrder
 from chase.home.policy import Policies
 from chase.home.schema import Database
 from chase.home.verdicts import Verdicts
@@ -80,6 +81,7 @@ class Inbox:
         self.database, self.num_classes = database, num_classes
         self.policies = Policies(database)
         self.claims = Claims(database)
+        self.live = LiveOrder(database)
         self.verdicts = Verdicts(database, num_classes, self.policies)
 
     # samples
@@ -178,7 +180,10 @@ class Inbox:
 
     def next_for(self, annotator: int, count: int, shown: int = 1, alive: bool = True) -> list[dict[str, Any]]:
         """The annotator's next questions; the first ``shown`` of them are on the screen."""
-        return self.claims.next_for(annotator, count, shown, self.policies.read().gold_share, alive)
+        places = self.live.places()
+        if places is not None:  # what is fetched ahead would not know the answers until then
+            count = max(1, min(count, shown))
+        return self.claims.next_for(annotator, count, shown, self.policies.read().gold_share, alive, places)
 
     def question_of(self, sample: int, annotator: int | None = None) -> dict[str, Any] | None:
         """The latest question for a sample; with an annotator, one that is for them alone comes first."""

@@ -26,6 +26,7 @@ from chase.core.weights import Array, part_of, prefixed, read, to_bytes
 from chase.data.resident import Column, Kind, Samples
 from chase.home.again import ask_again, doubtful
 from chase.home.home import Home, write_durably
+from chase.home.live import LIVE
 
 KEPT = 3
 """Turns that a repeated order is answered from."""
@@ -97,6 +98,7 @@ class HomeStore:
         version = self._version + 1
         arrays = prefixed("state.", turn.state.to_arrays())
         arrays |= prefixed("weights.", turn.update.weights) | prefixed("extras.", turn.update.extras)
+        arrays |= prefixed(LIVE, turn.live)
         name, sha = self._write(version, arrays)
         with self.home.database.transaction() as db:
             newest = db.execute("SELECT COALESCE(MAX(version), 0) FROM turns").fetchone()[0]
@@ -123,7 +125,8 @@ class HomeStore:
             for row in rows if erased else rows[:1]:
                 arrays = self._arrays(row)
                 state = change(ClientState.from_arrays(part_of(arrays, "state.")))
-                kept = {n: a for n, a in arrays.items() if not n.startswith("state.")}
+                gone = ("state.", LIVE) if erased else ("state.",)
+                kept = {n: a for n, a in arrays.items() if not n.startswith(gone)}
                 name, sha = self._write(row["version"], kept | prefixed("state.", state.to_arrays()))
                 body = json.loads(row["body"])
                 for part in ("questions", "journal"):
