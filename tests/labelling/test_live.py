@@ -11,7 +11,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from homes import image_home
+from desks import Desk, needs_chromium, on_screen
+from homes import image_home, served
+from playwright.sync_api import Browser, expect
 from support import blobs, small_settings
 
 from chase.acquisition.uncertainty import LIVE, ranking
@@ -349,3 +351,28 @@ def test_what_cannot_be_re_ranked_is_refused_in_one_sentence() -> None:
         small_settings(learner="closed-form", strategy="badge", live=True)
     for strategy in (*LIVE, "recommended"):
         assert small_settings(learner="closed-form", strategy=strategy, live=True).live
+
+
+# in a browser
+
+
+@needs_chromium
+def test_in_a_browser_the_next_sample_is_the_re_ranked_one(
+    tmp_path: Path, chromium: Browser, desks: list[Desk]
+) -> None:
+    home = home_with(tmp_path / "home", by_hand())
+    with served(home) as where:
+        desks.append(Desk(home, where, chromium))
+        page = desks[0].sit(route=("/api/answer", 0.3))
+        assert on_screen(page) == 10
+        page.keyboard.press("1")
+        expect(page.locator("#sample-name")).to_have_text("sample 12")
+        page.keyboard.press("Backspace")
+        expect(page.locator("#sample-name")).to_have_text("sample 10")
+        assert on_screen(page) == 10
+        page.keyboard.press("3")
+        desks[0].wait_for(3, page)  # two labels were known from the start
+        expect(page.locator("#sample-name")).to_have_text("sample 11")
+        for context in desks[0].contexts:
+            context.close()
+        desks[0].contexts.clear()
