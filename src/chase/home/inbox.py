@@ -234,17 +234,6 @@ class Inbox:
             ).fetchone()
         return row
 
-    def answer_each(self, given: Sequence[Given]) -> list[int | AnswerRefused]:
-        """Several answers in one transaction; one that is refused does not hold up the others."""
-        with self.database.transaction():
-            return [self._answer_or_refusal(one) for one in given]
-
-    def _answer_or_refusal(self, given: Given) -> int | AnswerRefused:
-        try:
-            return self.answer(given)
-        except AnswerRefused as refused:
-            return refused
-
     def answer_all(self, given: Sequence[Given]) -> list[int]:
         """Several answers, all or none."""
         with self.database.transaction():
