@@ -17,8 +17,7 @@ bit. Shamir shares are Flower's (``flwr.common.secure_aggregation`` uses the sam
 X25519 with HKDF-SHA256, shares travel under ChaCha20-Poly1305, and masks are a ChaCha20 key stream.
 
 Departures: no signatures on the keys of step 1. A server that lies about keys (an active attacker) could pass as a
-site's peer; the sites' defence is that keys are also signed with the node keys where they know each other's
-(``sign``/``verify`` by the caller), which docs/security.md explains.
+site's peer: docs/security.md says so.
 """
 
 from __future__ import annotations
