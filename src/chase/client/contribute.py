@@ -19,7 +19,7 @@ from chase.client.context import ClientContext, Costs, turn_metrics
 from chase.client.state import ClientState
 from chase.closed_form import ridge
 from chase.closed_form.calibration import closed_form, left_out, log_losses
-from chase.closed_form.feature_map import decode
+from chase.closed_form.feature_map import decode, least_ridge
 from chase.closed_form.leave_one_out import LOO, LOSSES, leverage
 from chase.closed_form.model import ClosedFormNet
 from chase.closed_form.sums import Sums
@@ -164,7 +164,8 @@ def own_solution(context: ClientContext, state: ClientState, order: RoundOrder) 
     labeled = state.pools.labeled
     set_weights(context.net, order.weights)
     try:
-        found = ridge.solve(sums_of(context, labeled, state.labels_of(labeled)), context.settings.ridge or None)
+        sums = sums_of(context, labeled, state.labels_of(labeled))
+        found = ridge.solve(sums, context.settings.ridge or None, least_ridge(model_of(context).feature_map))
     except DataError:
         return order.weights
     return {**order.weights, **found.to_weights(closed_form(found.noise))}

@@ -30,6 +30,8 @@ Reals = NDArray[np.float64]
 GRID = 2.0**-9
 """Step of a feature; features have mean 0 and deviation 1, so 0.002 is far below what a label tells."""
 LIMIT = 2**15 - 1
+LEAST_RIDGE = 1e-6
+"""Lower bound of a chosen ridge weight, as a multiple of the mean eigenvalue of the features that vary."""
 MOMENT_SAMPLES = 5_000
 """About how many samples, over all clients, the last step measures mean and deviation of the features on."""
 
@@ -106,6 +108,11 @@ class FeatureMap(Protocol):
     def embed(self, params: Mapping[str, Tensor], ready: Tensor) -> Tensor:
         """``raw`` in plain torch on samples as a network takes them, for export: equal to rounding."""
         ...
+
+
+def least_ridge(feature_map: FeatureMap) -> float:
+    """The lower bound that a feature map sets by an attribute ``least_ridge``; the usual one without it."""
+    return float(getattr(feature_map, "least_ridge", LEAST_RIDGE))
 
 
 def encode(values: NDArray[np.floating[Any]], grid: float = GRID, limit: int = LIMIT) -> Codes:

@@ -1,4 +1,4 @@
-"""Features of texts: the most frequent hashed token n-grams, weighted by document frequencies summed over sites.
+"""Features of texts: the most frequent hashed words or characters, weighted by document frequencies of all sites.
 
     step 0   in how many texts each hashed n-gram occurs -> idf = log((1 + texts) / (1 + df)) + 1
     step 1   mean and deviation of the features
@@ -36,7 +36,7 @@ class HashedText:
 
     spec: InputSpec
     buckets: int = 2**16
-    wide: int = 2048
+    wide: int = 4096
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -56,14 +56,19 @@ class HashedText:
         return self.wide
 
     @property
+    def least_ridge(self) -> float:
+        """Texts that occur twice let cross-validation choose nearly no ridge: it sees no error on them."""
+        return 1.0
+
+    @property
     def pads(self) -> bool:
         """Words are padded with token 0; characters with blanks."""
         return self.spec.vocabulary >= CHARACTERS
 
     @property
     def longest(self) -> int:
-        """Tokens in the longest n-gram: two words, or five characters."""
-        return 5 if self.spec.vocabulary < CHARACTERS else 2
+        """Tokens in the longest n-gram: one word, or five characters. Pairs of words gained nothing (docs/LOG.md)."""
+        return 5 if self.spec.vocabulary < CHARACTERS else 1
 
     @property
     def shapes(self) -> dict[str, tuple[int, ...]]:

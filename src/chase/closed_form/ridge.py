@@ -13,11 +13,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from math import ceil, log10
 
 import numpy as np
 from scipy.linalg import LinAlgError, cho_factor, cho_solve, eigh, lapack, solve_triangular
 
-from chase.closed_form.feature_map import GRID, Reals
+from chase.closed_form.feature_map import GRID, LEAST_RIDGE, Reals
 from chase.closed_form.sums import Sums
 from chase.core.errors import DataError
 from chase.core.randomness import rng
@@ -25,8 +26,8 @@ from chase.core.weights import Array
 
 PROBES = 64
 """Random directions that estimate a trace where the scatter has full rank (Hutchinson 1990)."""
-SMALLEST, LARGEST = 1e-6, 1e3
-"""Bounds of the ridge weight, as multiples of the mean eigenvalue of the features that vary."""
+LARGEST = 1e3
+"""Upper bound of the ridge weight, as a multiple of the mean eigenvalue; the lower one is ``LEAST_RIDGE``."""
 
 
 @dataclass(frozen=True)
@@ -82,11 +83,11 @@ class Centred:
         return cls(scatter, cross, mean * GRID, share, n, float(n - (sums.counts**2).sum() / n))
 
 
-def solve(sums: Sums, ridge: float | None = None) -> Head:
-    """The head for these sums; ``ridge`` None chooses the weight by generalised cross-validation."""
+def solve(sums: Sums, ridge: float | None = None, least: float = LEAST_RIDGE) -> Head:
+    """The head for these sums; ``ridge`` None chooses the weight by generalised cross-validation, from ``least`` on."""
     centred = Centred.of(sums)
     error = validation(centred)
-    chosen = best_ridge(error, centred) if ridge is None else ridge
+    chosen = best_ridge(error, centred, least) if ridge is None else ridge
     weight = cho_solve(factor(centred.scatter, chosen), centred.cross)
     bias = centred.share - centred.mean @ weight
     return Head(weight, bias, chosen, error(chosen) / sums.counts.size)
@@ -106,8 +107,8 @@ def factor(scatter: Reals, ridge: float) -> tuple[Reals, bool]:
     return made
 
 
-def best_ridge(error: Callable[[float], float], centred: Centred) -> float:
-    """The ridge weight of least error: steps of ten from the middle, then of two.
+def best_ridge(error: Callable[[float], float], centred: Centred, least: float = LEAST_RIDGE) -> float:
+    """The ridge weight of least error: steps of ten from the middle, then of two; ``least`` mean eigenvalues or more.
 
     The error as a function of log lambda has one valley in practice; a walk needs a third of the grid's evaluations.
     """
@@ -118,13 +119,13 @@ def best_ridge(error: Callable[[float], float], centred: Centred) -> float:
     known: dict[int, float] = {}
 
     def at(eighths: int) -> float:
-        if not SMALLEST <= 10 ** (eighths / 8) <= LARGEST:
+        if not least <= 10 ** (eighths / 8) <= LARGEST:
             return float("inf")
         if eighths not in known:
             known[eighths] = error(unit * 10 ** (eighths / 8))
         return known[eighths]
 
-    here = -8
+    here = max(-8, ceil(8 * log10(least)))
     for step in (8, 4, 2):
         while True:
             there = min((here - step, here, here + step), key=lambda place: (at(place), -place))

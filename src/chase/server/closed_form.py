@@ -10,7 +10,7 @@ import numpy as np
 from chase.client.contribute import FIT, PREPARE, RECEIVED, SUM, sum_shapes
 from chase.client.solved_head import HEAD_SUM, SOLVED
 from chase.closed_form.calibration import SHARPNESS, TEMPERATURES
-from chase.closed_form.feature_map import add
+from chase.closed_form.feature_map import add, least_ridge
 from chase.closed_form.leave_one_out import LOO, LOSSES, sharpness, system
 from chase.closed_form.model import ClosedFormNet, build_model
 from chase.closed_form.sums import Sums
@@ -114,7 +114,8 @@ class ClosedFormServer(Server):
 
     def _solve(self) -> None:
         try:
-            found = solved_head(Sums.from_arrays(self._sums), self.settings.ridge or None, float(self._solved[3]))
+            sums, least = Sums.from_arrays(self._sums), least_ridge(self._map)
+            found = solved_head(sums, self.settings.ridge or None, float(self._solved[3]), least)
         except NotEnough as error:
             if str(error) not in self.notes:
                 self.notes.append(str(error))

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from chase.closed_form import ridge
 from chase.closed_form.calibration import SHARPNESS, closed_form
+from chase.closed_form.feature_map import LEAST_RIDGE
 from chase.closed_form.sums import Sums
 from chase.core.errors import ChaseError, DataError, UpdateError
 from chase.core.weights import Array
@@ -25,7 +26,9 @@ class SolvedHead:
     """Expected squared error per class and new sample."""
 
 
-def solved_head(sums: Sums, ridge_weight: float | None, sharpness: float = SHARPNESS) -> SolvedHead:
+def solved_head(
+    sums: Sums, ridge_weight: float | None, sharpness: float = SHARPNESS, least: float = LEAST_RIDGE
+) -> SolvedHead:
     """The head for these sums; ``NotEnough`` says that labels of a second class are missing."""
     held = int((sums.counts > 0).sum())
     if held < 2:
@@ -34,7 +37,7 @@ def solved_head(sums: Sums, ridge_weight: float | None, sharpness: float = SHARP
             "until more are labelled the model cannot tell classes apart"
         )
     try:
-        head = ridge.solve(sums, ridge_weight)
+        head = ridge.solve(sums, ridge_weight, least)
     except DataError as error:
         raise UpdateError(f"the head cannot be solved: {error}") from None
     temperature = closed_form(head.noise, sharpness)
