@@ -122,7 +122,7 @@ def test_numbers_and_categories_are_a_table(tmp_path: Path) -> None:
 def test_columns_that_do_not_fit_a_table_are_refused_by_name(tmp_path: Path) -> None:
     rows = [f"{n},{n},{n % 2}" for n in range(40)]
     rows[5] = "five,5,1"
-    with pytest.raises(DataError, match=r"x.csv, line 7: column 'a' holds numbers, but 'five' is none"):
+    with pytest.raises(DataError, match=r"x.csv, line 7: column 'a' holds numbers, but 'five' is not a number"):
         sources.load(write(tmp_path / "x.csv", "a,b,label\n" + "\n".join(rows)))
     notes = [f"{n},note number {n} by hand,{n % 2}" for n in range(80)]
     with pytest.raises(DataError, match=r"column 'note' is neither numbers nor .*text_column=note.*columns=\"a\""):

@@ -34,7 +34,7 @@ def test_a_site_computes_on_its_own_device(tmp_path: Path) -> None:
     order = first_order(site, settings)
     assert client_of(site, settings, 0).context.settings.device == "cpu"
     site.keep(replace(read_card(site.path), device="nowhere"))
-    with pytest.raises(SettingsError, match="device = 'nowhere' cannot be used here"):
+    with pytest.raises(SettingsError, match="device = 'nowhere' cannot be used on this machine"):
         take_turn(site, settings, 0, order)
-    with pytest.raises(SettingsError, match="device = 'nowhere' cannot be used here"):
+    with pytest.raises(SettingsError, match="device = 'nowhere' cannot be used on this machine"):
         tally(site, settings, order.weights)
