@@ -36,7 +36,7 @@ class HashedText:
 
     spec: InputSpec
     buckets: int = 2**16
-    wide: int = 4096
+    wide: int = 2048
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -57,7 +57,7 @@ class HashedText:
 
     @property
     def least_ridge(self) -> float:
-        """Texts that occur twice let cross-validation choose nearly no ridge: it sees no error on them."""
+        """Cross-validation can choose nearly no ridge, for example where texts occur twice: it sees no error on them."""
         return 1.0
 
     @property
