@@ -173,7 +173,7 @@ def bad_inputs(run_dir: Path, tmp_path: Path) -> dict[str, tuple[tuple[object, .
         "no file": (("predict", run_dir, tmp_path / "nothing.png"), "nothing.png does not exist"),
         "a directory": (("predict", run_dir, empty), "empty holds no images"),
         "no image": (("predict", run_dir, text), "notes.txt: it is not an image"),
-        "half an image": (("predict", run_dir, cut), "cut.png: it is not an image"),
+        "half an image": (("predict", run_dir, cut), "cut.png: image file is truncated"),
         "unknown format": (("export", run_dir, "--format", "onx"), "did you mean 'onnx'?"),
         "file as out": (("export", run_dir, "--out", text), "cannot write"),
     }

@@ -57,7 +57,7 @@ class HashedText:
 
     @property
     def least_ridge(self) -> float:
-        """Cross-validation can choose nearly no ridge, for example where texts occur twice: it sees no error on them."""
+        """Cross-validation may choose nearly no ridge, as where texts occur twice: it sees no error on them."""
         return 1.0
 
     @property
