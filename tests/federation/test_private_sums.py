@@ -164,7 +164,7 @@ def test_sums_that_so_many_samples_cannot_give_are_refused() -> None:
         ({"counts": np.array([9_999_999.0, 0.0])}, "'counts' hold 1e.07, which 10 samples cannot give"),
         ({"outer": np.full(6, 1e12)}, "'outer' hold 1e.12"),
         ({"features": np.full(3, -1e9)}, "'features' hold"),
-        ({"cross": np.full((3, 2), 0.5)}, "'cross' hold a number that is not whole"),
+        ({"cross": np.full((3, 2), 0.5)}, "'cross' contain a number that is not an integer"),
         ({"cross": np.full((3, 2), np.nan)}, "NaN"),
     ):
         update, order = sums_update(10, **changes)
