@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from chase.simulation.rehearsal import FEW
+
 MARKER = "CHASE_TEST_MARKER"
 
 
@@ -18,6 +20,8 @@ class WaitOnce:
     needs = frozenset()
 
     def select(self, pool: Any, budget: int, rng: np.random.Generator) -> np.ndarray:
+        if len(pool.ids) <= FEW:  # the trial before round 1
+            return rng.choice(pool.ids, size=budget, replace=False)
         marker = Path(os.environ[MARKER])
         try:
             marker.touch(exist_ok=False)
