@@ -165,3 +165,13 @@ def test_a_site_is_told_its_own_share_of_a_total_budget() -> None:
         letter = SiteMessage(7, "turn", {"number": 1}, order=replace(order, allowances=allowances))
         records = codec.pack_letter(letter)
         assert codec.order_of(records, codec.header_of(records)).allowances == wanted
+
+
+def test_the_sites_of_a_secure_sum_are_never_sent() -> None:
+    """``joint`` is written by the server alone: a site that sets it sends the same bytes as one that does not."""
+    update = ClientUpdate(0, 1, {"w": np.zeros(2, dtype=np.float32)}, 5, {})
+    claimed = codec.pack_update(replace(update, joint=(0, 1, 2)), {})
+    assert str(claimed) == str(codec.pack_update(update, {}))
+    read = codec.unpack(claimed)
+    assert isinstance(read, ClientUpdate)
+    assert read.joint == ()
