@@ -46,7 +46,7 @@ def reflow(text: str) -> str:
     out: list[str] = []
     words: list[str] = []
     first = rest = ""
-    fenced = False
+    fenced = listed = coded = False
 
     def flush() -> None:
         nonlocal words
@@ -56,7 +56,10 @@ def reflow(text: str) -> str:
     for line in text.split("\n"):
         fence = line.lstrip().startswith("```")
         item = ITEM.match(line)
-        if fence or fenced or not line.strip() or FIXED.match(line):
+        if line[:1].strip():
+            listed = item is not None
+        coded = line.startswith("    ") and not listed and (coded or not words)
+        if fence or fenced or coded or not line.strip() or FIXED.match(line):
             flush()
             out.append(line)
             fenced ^= fence
