@@ -90,7 +90,7 @@ def test_a_wheel_file_is_all_that_an_installation_needs(tmp_path: Path) -> None:
     found = subprocess.run(where, env=env, cwd=tmp_path, check=True, capture_output=True, text=True).stdout
     assert found.startswith(str(place))
     assert "fingerprint of keys/ca.crt" in chase("federation", "init", "fed", "--port", "23092")
-    for data in ("report/report.css", "presets/digits.toml", "home/page", "report/templates"):
+    for data in ("report/report.css", "settings/presets/digits.toml", "home/page", "report/templates"):
         assert (place / "chase" / data).exists(), data
 
 
