@@ -29,7 +29,9 @@ def test_paragraphs_and_items_are_wrapped_and_nothing_else() -> None:
 def test_commands_in_indented_blocks_keep_their_lines() -> None:
     kept = "First:\n\n    chase run digits\n    chase report runs\n\n    chase show runs\n"
     assert reflow(kept) == kept
-    assert reflow("- item\n\n    second\n    paragraph of the item\n").split("\n")[2] == "    second paragraph of the item"
+    assert (
+        reflow("- item\n\n    second\n    paragraph of the item\n").split("\n")[2] == "    second paragraph of the item"
+    )
 
 
 def test_no_line_begins_with_a_word_that_means_something_to_markdown() -> None:
