@@ -14,7 +14,7 @@ demo: $(READY)
 	$(BIN)/chase demo
 
 test: $(READY)
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile
 
 test-federation: $(READY)
 	$(BIN)/python -m pytest -m federation

@@ -26,7 +26,7 @@ from chase.closed_form.ridge import solve
 from chase.closed_form.sums import Sums
 from chase.core.errors import SettingsError
 from chase.core.messages import RoundOrder
-from chase.core.weights import read
+from chase.core.weights import digest, read
 from chase.data.resident import DataSet, Samples
 from chase.export.trained import read_trained
 from chase.models.net import set_weights
@@ -34,6 +34,7 @@ from chase.run.checkpoint import Checkpoint
 from chase.run.experiment import Experiment
 from chase.run.record import Record
 from chase.server.closed_form import ClosedFormServer, make_server
+from chase.server.intake import Intake
 from chase.server.server import new_start
 from chase.settings import Settings
 
@@ -144,7 +145,7 @@ class Bench:
     """A client of the closed-form learner and its server, on blobs of two classes."""
 
     def __init__(self, at_once: bool = True, samples: Samples | None = None, **changes: Any) -> None:
-        self.settings = closed(clients=1, strategy="random", **changes)
+        self.settings = closed(**{"clients": 1, "strategy": "random", **changes})
         self.samples, self.truth = blobs(40)
         self.samples = samples or self.samples
         spec = net_spec(self.settings, self.samples, 2)
@@ -246,6 +247,24 @@ def test_the_server_refuses_what_does_not_fit() -> None:
     bench.server.aggregate(orders, [replace(update, extras=negative)])
     assert any("client 0 for round 1: it removes labels" in note for note in bench.server.notes)
     assert bench.server.to_arrays()["sums/counts"].sum() == 0
+
+
+def test_sums_are_added_as_they_come_and_only_removals_wait() -> None:
+    plain, merged = Bench(clients=4), Bench(clients=4)
+    orders = plain.server.orders(1)
+    first = plain.client.take_turn(orders[0]).update
+    half = {name: array / 2 for name, array in first.extras.items()}
+    removal = {name: -array for name, array in half.items()}
+    changes = {0: first.extras, 1: half, 2: removal, 3: {}}
+    updates = [replace(first, client=client, extras=extras) for client, extras in changes.items()]
+    intake = Intake(merged.settings, merged.server.orders(1))
+    for update in reversed(updates):
+        intake.take(update)
+    assert [len(update.extras) for update in intake.updates] == [0, 0, len(removal), 0]
+    merged.server.aggregate(orders, intake.updates, intake.mean())
+    plain.server.aggregate(orders, updates)
+    assert digest(merged.server.to_arrays()) == digest(plain.server.to_arrays())
+    assert merged.server.to_arrays()["server/received"].tolist()[:3] == [1, 1, 1]
 
 
 def test_an_order_carries_no_label_and_says_what_arrived() -> None:

@@ -24,6 +24,9 @@ from chase.server.server import Server, Start, answers_order, check_round, check
 from chase.server.solved_head import SolvedHeadServer, check_head_sums
 from chase.settings import Settings
 
+MERGED = "merged"
+"""In a mean: the clients whose sums were added up as they came."""
+
 
 def make_server(run: str, settings: Settings, first: Start, spec: NetSpec) -> Server:
     """The server of the learner that the settings name."""
@@ -78,6 +81,8 @@ class ClosedFormServer(Server):
         if ordered[0].round < 1:
             self._fit_step(ordered[0].round, ordered)
             return
+        if mean is not None and MERGED in mean[1]:
+            self._add(_named(mean[1]), mean[1][MERGED].tolist(), ordered[0].round)
         self._sharpen([update.extras[LOSSES] for update in ordered if LOSSES in update.extras])
         for update in ordered:
             try:
@@ -99,9 +104,12 @@ class ClosedFormServer(Server):
         check_fits(change, self._sums, who)
         if (self._sums["counts"] + change["counts"] < 0).any():
             raise UpdateError(f"{who}: it removes labels that the server does not have")
+        self._add(change, update.joint or (update.client,), update.round)
+
+    def _add(self, change: Arrays, clients: Sequence[ClientId], round: int) -> None:
         self._sums = {name: array + change[name] for name, array in self._sums.items()}
-        for client in update.joint or (update.client,):
-            self._received[client] = update.round
+        for client in clients:
+            self._received[client] = round
 
     def _fit_step(self, round: int, updates: Sequence[ClientUpdate]) -> None:
         step = round + self._map.steps - 1
@@ -163,6 +171,11 @@ def check_contribution(update: ClientUpdate, order: RoundOrder) -> None:
         update = replace(update, extras=_without(update.extras, LOSSES))
     if update.extras:
         check_fits(update.extras, like, who)
+
+
+def sums_only(extras: Arrays) -> dict[str, Array]:
+    """The sums among what travels beside the weights."""
+    return {name: array for name, array in extras.items() if name.startswith(SUM)}
 
 
 def _without(arrays: Arrays, *prefixes: str) -> dict[str, Array]:

@@ -10,11 +10,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+import numpy as np
+
+from chase.client.contribute import SUM
 from chase.core.errors import UpdateError
 from chase.core.messages import ClientId, ClientUpdate, RoundOrder
 from chase.core.weights import Array, Arrays
 from chase.server.aggregation import BlockSum, Mean, Part, RunningSum, block_of, block_sum
-from chase.server.closed_form import check_answer_fits
+from chase.server.closed_form import MERGED, check_answer_fits, sums_only
 from chase.settings import Settings
 
 EXTRAS = "extras/"
@@ -67,12 +70,17 @@ class Intake:
         self._waiting: dict[int, list[Part]] = {}
         self._sum = RunningSum(self._missing)
         self._updates: dict[ClientId, ClientUpdate] = {}
+        self._merges = settings.learner == "closed-form" and settings.form != "isolated"
+        self._merged: dict[str, Array] = {}
+        self._merged_clients: list[ClientId] = []
 
     def take(self, update: ClientUpdate) -> None:
         """One client's update, checked."""
         self._answers(update)
         order = self._orders[update.client]
         check_answer_fits(update, order)
+        if self._merges and order.round >= 1:
+            update = self._merge(update)
         if not self._adds_up:
             self._updates[update.client] = update
             return
@@ -84,6 +92,22 @@ class Intake:
         if not self._missing[block]:
             parts = self._waiting.pop(block, [])
             self._add(block, block_sum(parts) if parts else None)
+
+    def _merge(self, update: ClientUpdate) -> ClientUpdate:
+        """Add a client's sums, which are exact in any order, to those of the others; what is left of the update.
+
+        One that removes labels stays by itself: the server has to see whether it has them.
+        """
+        change = sums_only(update.extras)
+        if not change or (change[f"{SUM}counts"] < 0).any():
+            return update
+        for name, array in change.items():
+            if name in self._merged:
+                self._merged[name] += array
+            else:
+                self._merged[name] = np.array(array)
+        self._merged_clients.append(update.client)
+        return replace(update, extras={name: a for name, a in update.extras.items() if name not in change})
 
     def take_block(self, block: int, part: BlockSum | None, said: Sequence[ClientUpdate]) -> None:
         """A block that was added up elsewhere (None: none of its clients has labels), and what its clients said."""
@@ -113,7 +137,12 @@ class Intake:
         return [self._updates[client] for client in sorted(self._updates)]
 
     def mean(self) -> Mean | None:
-        """The weighted mean of the round, empty if nobody has labels; None where updates were kept."""
+        """The weighted mean of the round, empty if nobody has labels; None where updates were kept.
+
+        Of the closed-form learner: the sums that were added as they came, and whose they are.
+        """
+        if self._merged:
+            return {}, {**self._merged, MERGED: np.array(sorted(self._merged_clients))}
         counted = [client for client, update in self._updates.items() if update.num_labeled > 0]
         if not self._adds_up:
             return None
