@@ -33,7 +33,7 @@ from chase.federation.ops.proxy import FleetProxy, server
 from chase.federation.ops.setup import Loopback
 from chase.federation.rollback import roll_back
 from chase.federation.rules import Rules
-from chase.home.store import HomeStore
+from chase.home.store import ClientStore
 from chase.run.record import Record
 from chase.settings import load
 from chase.site.place import Site
@@ -164,7 +164,7 @@ class Drill:
         found = []
         for name, home in self.loopback.homes.items():
             site = Site(home)
-            now = HomeStore(site.home, site.start()).load()
+            now = ClientStore(site.home, site.start()).load()
             site.close()
             now.pools.check()
             if now.labels_spent < self.labels.get(name, 0):

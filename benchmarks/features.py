@@ -15,9 +15,9 @@ import time
 import numpy as np
 import torch
 
+from chase.closed_form.feature_cache import FeatureCache
 from chase.closed_form.feature_map import InputSpec, fit
 from chase.closed_form.patches import Patches
-from chase.closed_form.store import FeatureStore
 from chase.closed_form.sums import Sums
 from chase.core.weights import digest
 from chase.data.resident import Samples
@@ -39,7 +39,7 @@ def main(count: int = 5_000, side: int = 32, channels: int = 3) -> None:
     each = (time.process_time() - start) / min(count, 500)
     with tempfile.TemporaryDirectory() as cache:
         os.environ["CHASE_CACHE"] = cache
-        store = FeatureStore(feature_map, params, samples, digest(params))
+        store = FeatureCache(feature_map, params, samples, digest(params))
         for rows in torch.split(torch.arange(count), 5_000):  # as a pool is scored: never all at once in float
             store.codes(rows)
         Sums.of(store.codes(torch.arange(min(count, 2_000))), np.arange(min(count, 2_000)) % 10, 10)

@@ -28,7 +28,7 @@ sys.path[:0] = [str(ROOT / "tests" / "labelling")]
 
 from homes import ask, image_home  # noqa: E402
 
-from chase.home.agreement import agreement  # noqa: E402
+from chase.home.annotator_agreement import agreement  # noqa: E402
 from chase.home.home import Home  # noqa: E402
 from chase.home.page.serving import Address, bind  # noqa: E402
 

@@ -13,10 +13,10 @@ if TYPE_CHECKING:
     from chase.acquisition.strategy import AcquisitionStrategy, top_k
     from chase.annotation.annotator import Annotator, Answer, Desk, Question
     from chase.core.errors import ChaseError
-    from chase.data.arrays import make_data
+    from chase.data.in_memory import make_data
     from chase.data.resident import DataSet
     from chase.library import load_settings, resume_experiment, run_experiment
-    from chase.report.frames import Figure, Run, read_run
+    from chase.report.data_frames import Figure, Run, read_run
     from chase.settings import Settings
 
 __version__ = "0.1.0"
@@ -28,14 +28,14 @@ _PLACES = {
     "ChaseError": "chase.core.errors",
     "DataSet": "chase.data.resident",
     "Desk": "chase.annotation.annotator",
-    "Figure": "chase.report.frames",
+    "Figure": "chase.report.data_frames",
     "PoolView": "chase.acquisition.pool_view",
     "Question": "chase.annotation.annotator",
-    "Run": "chase.report.frames",
+    "Run": "chase.report.data_frames",
     "Settings": "chase.settings",
     "load_settings": "chase.library",
-    "make_data": "chase.data.arrays",
-    "read_run": "chase.report.frames",
+    "make_data": "chase.data.in_memory",
+    "read_run": "chase.report.data_frames",
     "resume_experiment": "chase.library",
     "run_experiment": "chase.library",
     "top_k": "chase.acquisition.strategy",

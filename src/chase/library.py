@@ -14,7 +14,7 @@ from chase.annotation.annotator import Annotator, Desk
 from chase.core import plugins
 from chase.core.caller import one_thread
 from chase.data.resident import DataSet
-from chase.report.frames import Run, read_run
+from chase.report.data_frames import Run, read_run
 from chase.run.experiment import Experiment
 from chase.run.metrics import Metrics
 from chase.server.aggregation import ServerRule

@@ -29,7 +29,7 @@ COUNT, LABELED = 30, 6
 
 
 class Bench:
-    """A client's workshop in the middle of a run, with a counter of forward passes outside training."""
+    """A client in the middle of a run, with a counter of forward passes outside training."""
 
     def __init__(
         self, name: str, *, classes: int = 3, held: int = 3, alike: bool = False, sharp: float = 1.0, seed: int = 0

@@ -13,7 +13,7 @@ import torch
 from data_files import encode, pixels
 
 from chase.core.errors import DataError
-from chase.data import cells, hub, sources, tables
+from chase.data import hub, sources, table_cells, tabular_files
 from chase.data.options import DataOptions
 from chase.data.texts import BUCKETS, LETTERS, characters, word_token, words
 
@@ -275,9 +275,9 @@ def test_hub_parts_are_saved_in_the_local_layout(tmp_path):
     features = datasets.Features({"label": datasets.ClassLabel(names=["no", "yes"]), "text": datasets.Value("string")})
     part = datasets.Dataset.from_dict({"label": [0, 1], "text": ["x", "y"]}, features=features)
     hub.save_parts({"train": part, "test": part}, tmp_path)
-    table = tables.read_table(tmp_path / "train.parquet")
-    assert tables.class_names(table, "label") == ("no", "yes")
-    assert cells.labels_as_text(table, "label") == ["no", "yes"]
+    table = tabular_files.read_table(tmp_path / "train.parquet")
+    assert tabular_files.class_names(table, "label") == ("no", "yes")
+    assert table_cells.labels_as_text(table, "label") == ["no", "yes"]
 
 
 def test_idx_files_become_upright_images(tmp_path):

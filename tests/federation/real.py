@@ -21,7 +21,7 @@ from chase.federation.ops.launch import Watch, server_pid
 from chase.federation.ops.processes import Supervisor
 from chase.federation.ops.setup import Loopback
 from chase.federation.rules import Rules
-from chase.home.store import HomeStore
+from chase.home.store import ClientStore
 from chase.run.checkpoint import Checkpoint
 from chase.run.experiment import Experiment
 from chase.run.record import Record
@@ -105,7 +105,7 @@ def running(
 def saved_state(home: Path) -> ClientState:
     site = Site(home)
     try:
-        return HomeStore(site.home, site.start()).load()
+        return ClientStore(site.home, site.start()).load()
     finally:
         site.close()
 

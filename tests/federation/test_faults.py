@@ -17,7 +17,7 @@ from federation.real import Real, assert_same, assert_sound, federation_settings
 
 from chase.core.processes import group_lives
 from chase.federation.diary import state
-from chase.federation.overview import links_in, page_log
+from chase.federation.status_view import links_in, page_log
 from chase.run.record import Record
 from chase.site.place import Site
 

@@ -16,8 +16,8 @@ from chase.core.messages import RoundOrder
 from chase.federation.diary import Diary
 from chase.federation.health import federation_problems, metrics_text, site_problems
 from chase.federation.ops import certificates, keys
-from chase.federation.overview import lateness, phase_now
 from chase.federation.rules import FederationDirectory, Rules
+from chase.federation.status_view import lateness, phase_now
 from chase.home.inbox import Given
 from chase.run.record import Record
 from chase.site import turn

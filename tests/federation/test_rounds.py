@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from federation.transports import METRICS, Script, Table, prompt, update_for
+from federation.transports import METRICS, Script, ThreeSites, prompt, update_for
 from support import small_settings
 
 from chase.core.errors import FederationError
@@ -20,7 +20,7 @@ def slow(seconds: float):
 
 
 def test_a_round_in_which_all_answer_is_closed_at_once(tmp_path: Path) -> None:
-    table = Table.set(tmp_path)
+    table = ThreeSites.set(tmp_path)
     outcome = table.hold(1)
     assert sorted(outcome.updates) == [0, 1, 2]
     assert table.transport.clock.now < 5
@@ -28,7 +28,7 @@ def test_a_round_in_which_all_answer_is_closed_at_once(tmp_path: Path) -> None:
 
 
 def test_at_the_deadline_a_round_goes_on_with_its_quorum(tmp_path: Path) -> None:
-    table = Table.set(tmp_path, quorum=2)
+    table = ThreeSites.set(tmp_path, quorum=2)
     table.transport.scripts[12] = slow(1000)
     outcome = table.hold(1)
     assert sorted(outcome.updates) == [0, 1]
@@ -37,7 +37,7 @@ def test_at_the_deadline_a_round_goes_on_with_its_quorum(tmp_path: Path) -> None
 
 
 def test_without_its_quorum_a_round_waits_beyond_the_deadline(tmp_path: Path) -> None:
-    table = Table.set(tmp_path, quorum=3)
+    table = ThreeSites.set(tmp_path, quorum=3)
     table.transport.scripts[12] = slow(200)
     assert sorted(table.hold(1).updates) == [0, 1, 2]
     assert table.transport.clock.now >= 200
@@ -45,7 +45,7 @@ def test_without_its_quorum_a_round_waits_beyond_the_deadline(tmp_path: Path) ->
 
 
 def test_a_busy_site_gets_no_new_order_and_its_late_answer_is_used_once(tmp_path: Path) -> None:
-    table = Table.set(tmp_path, quorum=2, late_rounds=1)
+    table = ThreeSites.set(tmp_path, quorum=2, late_rounds=1)
     table.transport.scripts[12] = lambda letter, turn: (62.0 if turn == 0 else 1.0, prompt(letter, turn)[1])
     table.transport.scripts[10] = slow(20)
     table.hold(1)
@@ -61,7 +61,7 @@ def test_a_busy_site_gets_no_new_order_and_its_late_answer_is_used_once(tmp_path
 
 
 def test_an_answer_that_is_too_late_is_dropped(tmp_path: Path) -> None:
-    table = Table.set(tmp_path, quorum=2, late_rounds=0)
+    table = ThreeSites.set(tmp_path, quorum=2, late_rounds=0)
     table.transport.scripts[12] = lambda letter, turn: (62.0 if turn == 0 else 1.0, prompt(letter, turn)[1])
     table.transport.scripts[10] = slow(20)
     table.hold(1)
@@ -72,14 +72,14 @@ def test_an_answer_that_is_too_late_is_dropped(tmp_path: Path) -> None:
 
 
 def test_a_site_that_stays_busy_is_named_as_busy(tmp_path: Path) -> None:
-    table = Table.set(tmp_path, quorum=2)
+    table = ThreeSites.set(tmp_path, quorum=2)
     table.transport.scripts[12] = slow(90_000)
     table.hold(1)
     assert table.hold(2).busy == ["c"]
 
 
 def test_a_failed_site_is_asked_again_and_then_left_out(tmp_path: Path) -> None:
-    table = Table.set(tmp_path, quorum=2, retries=2)
+    table = ThreeSites.set(tmp_path, quorum=2, retries=2)
     table.transport.scripts[11] = lambda letter, turn: (
         1.0,
         "node unavailable" if turn == 0 else prompt(letter, turn)[1],
@@ -109,7 +109,7 @@ BAD = {
 
 @pytest.mark.parametrize("case", BAD)
 def test_a_bad_update_is_refused_by_site_and_reason_and_the_round_goes_on(tmp_path: Path, case: str) -> None:
-    table = Table.set(tmp_path, quorum=3)
+    table = ThreeSites.set(tmp_path, quorum=3)
     table.transport.scripts[12] = lambda letter, turn: (1.0, update_for(letter.order, 2, 9.0, **BAD[case]))
     outcome = table.hold(1)
     assert sorted(outcome.updates) == [0, 1]
@@ -123,7 +123,7 @@ def test_a_bad_update_is_refused_by_site_and_reason_and_the_round_goes_on(tmp_pa
     [{"secret": 1.0}, {"labels": float("nan")}, {"labels": -1.0}, {"labels": None}],
 )
 def test_metrics_that_were_not_agreed_on_are_refused(tmp_path: Path, change: dict) -> None:
-    table = Table.set(tmp_path)
+    table = ThreeSites.set(tmp_path)
 
     def script(letter: SiteMessage, turn: int):
         good = update_for(letter.order, 2, 1.0)
@@ -135,7 +135,7 @@ def test_metrics_that_were_not_agreed_on_are_refused(tmp_path: Path, change: dic
 
 
 def test_an_answer_nobody_asked_for_and_one_that_comes_twice_change_nothing(tmp_path: Path) -> None:
-    table = Table.set(tmp_path)
+    table = ThreeSites.set(tmp_path)
     collect = table.transport.collect
 
     def twice(tickets):
@@ -150,7 +150,7 @@ def test_an_answer_nobody_asked_for_and_one_that_comes_twice_change_nothing(tmp_
 
 
 def test_a_site_that_joins_later_takes_part_from_then_on(tmp_path: Path) -> None:
-    table = Table.set(tmp_path, quorum=2)
+    table = ThreeSites.set(tmp_path, quorum=2)
     table.transport.online[12] = "c"
     table.rounds.members.nodes.pop(2)
     table.rounds.members._asked_at.pop(12)
@@ -160,7 +160,7 @@ def test_a_site_that_joins_later_takes_part_from_then_on(tmp_path: Path) -> None
 
 
 def test_a_site_is_refused_by_the_differences_it_finds(tmp_path: Path) -> None:
-    table = Table.set(tmp_path)
+    table = ThreeSites.set(tmp_path)
     table.transport.online[13] = "d"
     table.transport.hellos[13] = Hello("d", (), 100, 20)
     table.rounds.members.look(1)
@@ -168,7 +168,7 @@ def test_a_site_is_refused_by_the_differences_it_finds(tmp_path: Path) -> None:
 
 
 def test_a_node_with_the_key_of_one_site_cannot_pass_as_another(tmp_path: Path) -> None:
-    table = Table.set(tmp_path)
+    table = ThreeSites.set(tmp_path)
     table.rounds.members.nodes.clear()
     table.transport.online = {20: "b", 21: ""}
     table.transport.hellos = {20: Hello("a", (), 100, 20), 21: Hello("c", ())}
@@ -179,7 +179,7 @@ def test_a_node_with_the_key_of_one_site_cannot_pass_as_another(tmp_path: Path) 
 
 
 def test_two_nodes_of_one_name_are_not_both_let_in(tmp_path: Path) -> None:
-    table = Table.set(tmp_path, authenticated=False)
+    table = ThreeSites.set(tmp_path, authenticated=False)
     table.transport.online[13] = ""
     table.transport.hellos[13] = Hello("a", (), 100, 20)
     table.rounds.members.look(1)
@@ -188,7 +188,7 @@ def test_two_nodes_of_one_name_are_not_both_let_in(tmp_path: Path) -> None:
 
 
 def test_held_out_parts_are_summed_and_who_answers_nonsense_is_left_out(tmp_path: Path) -> None:
-    table = Table.set(tmp_path)
+    table = ThreeSites.set(tmp_path)
     sums = table.rounds.tallies(1, lambda c: SiteMessage(table.rounds.members.nodes[c], "tally"), 30.0)
     assert sums == Tally(10, 10)  # nodes 11 and 12 claim more right answers than they have samples
     assert table.told("no score") == [(1, "b"), (1, "c")]
@@ -213,7 +213,7 @@ def test_rules_that_cannot_be_kept_are_refused(tmp_path: Path) -> None:
         make_rules({"quorum": "two"})
 
 
-def test_a_charter_is_read_back_as_it_was_written_and_made_once(tmp_path: Path) -> None:
+def test_a_federation_is_read_back_as_it_was_written_and_made_once(tmp_path: Path) -> None:
     rules = Rules(quorum=2, deadline=5.5, evaluate="both")
     federation = FederationDirectory.create(tmp_path / "fed", rules, True, "127.0.0.1", 1234)
     federation.keep(federation.roster.admit("site-a").admit("site-b", "ssh-key"))
@@ -237,7 +237,7 @@ def lost(letter: SiteMessage, turn: int) -> tuple[float, object]:
 
 
 def test_an_order_lost_by_a_node_that_was_started_anew_is_sent_again(tmp_path: Path) -> None:
-    table = Table.set(tmp_path, quorum=3)
+    table = ThreeSites.set(tmp_path, quorum=3)
     table.transport.scripts[11], table.transport.restarts[11] = lost, (20.0,)
     outcome = table.hold(1)
     assert sorted(outcome.updates) == [0, 1, 2]
@@ -247,7 +247,7 @@ def test_an_order_lost_by_a_node_that_was_started_anew_is_sent_again(tmp_path: P
 
 
 def test_an_order_of_an_earlier_round_that_was_lost_does_not_keep_a_site_busy(tmp_path: Path) -> None:
-    table = Table.set(tmp_path, quorum=2, deadline=10.0)
+    table = ThreeSites.set(tmp_path, quorum=2, deadline=10.0)
     table.transport.scripts[11], table.transport.restarts[11] = lost, (12.0,)
     assert table.hold(1).missing == ["b"]
     table.transport.clock.now = 15.0
@@ -255,7 +255,7 @@ def test_an_order_of_an_earlier_round_that_was_lost_does_not_keep_a_site_busy(tm
 
 
 def test_a_handshake_that_was_lost_is_sent_again(tmp_path: Path) -> None:
-    table = Table.set(tmp_path)
+    table = ThreeSites.set(tmp_path)
     members, transport = table.rounds.members, table.transport
     transport.online[13] = "d"
     members.roster = lambda: MemberList((*(Member(n, name, "key") for n, name in enumerate("abcd")),))
@@ -274,7 +274,7 @@ def test_a_handshake_that_was_lost_is_sent_again(tmp_path: Path) -> None:
 def test_a_site_that_was_let_out_is_asked_no_more(tmp_path: Path) -> None:
     roster = MemberList().admit("a", "k one").admit("b", "k two").dismiss("a")
     assert [m.name for m in roster.active] == ["b"]
-    table = Table.set(tmp_path)
+    table = ThreeSites.set(tmp_path)
     table.rounds.members.roster = lambda: MemberList(
         tuple(Member(n, name, "key", out=name == "a") for n, name in enumerate("abc"))
     )
@@ -312,7 +312,7 @@ def test_the_list_of_sites_is_read_back_as_it_was(tmp_path: Path) -> None:
 
 
 def test_no_more_sites_are_asked_at_once_than_the_rule_says(tmp_path: Path) -> None:
-    table = Table.set(tmp_path, quorum=3, at_once=1)
+    table = ThreeSites.set(tmp_path, quorum=3, at_once=1)
     table.rounds.members.at_once = 1
     most: list[int] = []
     table.transport.scripts = dict.fromkeys((10, 11, 12), slow(5.0))
@@ -326,7 +326,7 @@ def test_no_more_sites_are_asked_at_once_than_the_rule_says(tmp_path: Path) -> N
 
 
 def test_who_has_not_been_asked_at_the_deadline_is_missing(tmp_path: Path) -> None:
-    table = Table.set(tmp_path, quorum=1, deadline=10.0, at_once=1)
+    table = ThreeSites.set(tmp_path, quorum=1, deadline=10.0, at_once=1)
     table.transport.scripts = dict.fromkeys((10, 11, 12), slow(8.0))
     assert table.hold(1).missing == ["b", "c"]
 
@@ -340,7 +340,7 @@ def scaled(factor: float) -> Script:
 
 
 def test_an_update_times_a_thousand_is_refused_named_and_the_honest_ones_go_on(tmp_path: Path) -> None:
-    table = Table.set(tmp_path, quorum=3)
+    table = ThreeSites.set(tmp_path, quorum=3)
     table.transport.scripts = {10: scaled(1.0), 11: scaled(1000.0), 12: scaled(2.0)}
     outcome = table.hold(1)
     assert sorted(outcome.updates) == [0, 2]
@@ -357,7 +357,7 @@ def test_an_update_times_a_thousand_is_refused_named_and_the_honest_ones_go_on(t
 
 
 def test_a_site_that_claims_more_labels_than_it_has_samples_is_refused_and_greeted_again(tmp_path: Path) -> None:
-    table = Table.set(tmp_path, quorum=3)
+    table = ThreeSites.set(tmp_path, quorum=3)
 
     def liar(letter: SiteMessage, turn: int) -> tuple[float, object]:
         assert letter.order is not None
@@ -374,7 +374,7 @@ def test_a_site_that_claims_more_labels_than_it_has_samples_is_refused_and_greet
 
 
 def test_a_score_over_more_samples_than_a_site_holds_out_is_not_counted(tmp_path: Path) -> None:
-    table = Table.set(tmp_path)
+    table = ThreeSites.set(tmp_path)
     table.rounds.members.said[0] = Hello("a", (), 100, 5)
     sums = table.rounds.tallies(1, lambda c: SiteMessage(10 + c, "tally"), 60.0)
     assert sums == Tally(0, 0)
@@ -382,7 +382,7 @@ def test_a_score_over_more_samples_than_a_site_holds_out_is_not_counted(tmp_path
 
 
 def test_an_answer_that_breaks_the_checks_themselves_costs_its_site_alone(tmp_path: Path) -> None:
-    table = Table.set(tmp_path, quorum=3)
+    table = ThreeSites.set(tmp_path, quorum=3)
 
     def odd(letter: SiteMessage, turn: int) -> tuple[float, object]:
         assert letter.order is not None
@@ -395,7 +395,7 @@ def test_an_answer_that_breaks_the_checks_themselves_costs_its_site_alone(tmp_pa
 
 
 def test_a_site_that_is_always_a_little_late_is_part_of_every_second_round(tmp_path: Path) -> None:
-    table = Table.set(tmp_path, quorum=2, deadline=60.0)
+    table = ThreeSites.set(tmp_path, quorum=2, deadline=60.0)
     honest = scaled(1.0)
     table.transport.scripts[11] = lambda letter, turn: (75.0, honest(letter, turn)[1])
     took = [sorted(table.hold(round).updates) for round in range(1, 7)]
@@ -405,7 +405,7 @@ def test_a_site_that_is_always_a_little_late_is_part_of_every_second_round(tmp_p
 
 
 def test_a_site_restored_from_an_older_copy_is_noticed(tmp_path: Path) -> None:
-    table = Table.set(tmp_path, quorum=3)
+    table = ThreeSites.set(tmp_path, quorum=3)
     kept: list[dict[int, int]] = []
     table.rounds.members.keep_turns = lambda turns: kept.append(dict(turns))
 

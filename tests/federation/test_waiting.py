@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from federation.test_rounds import scaled
-from federation.transports import Table
+from federation.transports import ThreeSites
 
 from chase.core.messages import ClientUpdate
 from chase.federation import waiting
@@ -51,7 +51,7 @@ def test_a_round_with_updates_on_disk_clips_and_refuses_as_one_in_memory(
         monkeypatch.setattr(waiting, "IN_MEMORY", most)
         place = tmp_path / str(most)
         place.mkdir()
-        table = Table.set(place, quorum=3)
+        table = ThreeSites.set(place, quorum=3)
         table.transport.scripts = {10: scaled(1.0), 11: scaled(16.0), 12: scaled(2.0)}
         outcome = table.hold(1)
         assert all(bool(u.weights) == bool(most) for u in outcome.updates.values())

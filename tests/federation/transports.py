@@ -92,7 +92,7 @@ class FakeTransport:
 
 
 @dataclass
-class Table:
+class ThreeSites:
     """Three sites called a, b and c at nodes 10, 11 and 12."""
 
     run: Path
@@ -101,7 +101,7 @@ class Table:
     rounds: Rounds
 
     @classmethod
-    def set(cls, run: Path, authenticated: bool = True, **rules: object) -> Table:
+    def set(cls, run: Path, authenticated: bool = True, **rules: object) -> ThreeSites:
         clock = Clock()
         transport = FakeTransport(clock, {10: "a", 11: "b", 12: "c"})
         roster = MemberList(tuple(Member(n, name, "key") for n, name in enumerate("abc")))

@@ -22,7 +22,7 @@ import torch
 sys.path.insert(0, str(Path(__file__).parent))
 
 from homes import image_home
-from test_homestore import INITIAL, client_of, order
+from test_client_store import INITIAL, client_of, order
 
 from chase.home.home import Home
 from chase.home.inbox import Given

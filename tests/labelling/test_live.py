@@ -34,7 +34,7 @@ from chase.core.weights import Array
 from chase.home.home import Home, HomeCard
 from chase.home.inbox import Given
 from chase.home.live import Base, read_base
-from chase.home.store import HomeStore, resident
+from chase.home.store import ClientStore, resident
 from chase.models.net import set_weights
 from chase.server.closed_form import ClosedFormServer, make_server
 from chase.server.server import new_start
@@ -70,7 +70,7 @@ def home_with(path: Path, live: dict[str, Array] | None = None) -> Home:
     """A home whose last turn asked about 10, 11 and 12."""
     home = image_home(path, initial={0: 0, 1: 1})
     start = ClientState.start(np.arange(40), np.array([0, 1]), np.array([0, 1]))
-    store = HomeStore(home, start)
+    store = ClientStore(home, start)
     state = store.load().ask(np.array([10, 11, 12]))
     store.commit("run", 1, Turn(ClientUpdate(0, 1, {}, 2, {}, {}), state, (), (), live or {}))
     return home
@@ -241,7 +241,7 @@ def test_a_damaged_turn_does_not_stop_the_page(tmp_path: Path, caplog: pytest.Lo
 
 def test_forgotten_samples_leave_no_trace_in_it(tmp_path: Path) -> None:
     home = home_with(tmp_path / "home", by_hand())
-    store = HomeStore(home, ClientState.start(np.arange(40), np.array([0, 1]), np.array([0, 1])))
+    store = ClientStore(home, ClientState.start(np.arange(40), np.array([0, 1]), np.array([0, 1])))
     store.amend(lambda state: state)
     assert home.inbox.live.places() is not None
     store.amend(lambda state: state, frozenset({11}))
@@ -269,7 +269,7 @@ class Clinic:
         labels = dict(enumerate(self.truth[:6].tolist()))
         self.home = Home.create(path, card, np.arange(40), samples.inputs.numpy(), initial=labels)
         self.samples = resident(self.home)
-        store = HomeStore(self.home, ClientState.start(np.arange(40), np.arange(6), self.truth[:6]))
+        store = ClientStore(self.home, ClientState.start(np.arange(40), np.arange(6), self.truth[:6]))
         net = build_net(self.settings, self.samples, 2)
         self.context = ClientContext(0, self.settings, self.samples, net, 2, Behaviour(5, 1), for_people=True)
         self.client = Client(self.context, store, store)

@@ -16,7 +16,7 @@ from chase.cli.main import app
 from chase.core.errors import LabelError
 from chase.home import exchange, label_studio
 from chase.home.again import ask_again, doubtful
-from chase.home.agreement import agreement, cohen_kappa, krippendorff_alpha
+from chase.home.annotator_agreement import agreement, cohen_kappa, krippendorff_alpha
 from chase.home.guide import Guide, blocks
 from chase.home.home import Home
 from chase.home.inbox import AnswerRefused, Given

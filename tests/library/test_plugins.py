@@ -16,7 +16,7 @@ import numpy as np
 import torch.nn.functional as F
 from torch import nn
 import chase
-from chase.closed_form.given import Given
+from chase.closed_form.given import GivenFeatures
 from chase.studies.study import Arm, Scene, Study, StudyPart
 
 class Last:
@@ -37,7 +37,7 @@ def halves(settings, data):
 def stay(start, mean, state, plan):
     return dict(start), {}
 
-class Raw(Given):
+class Raw(GivenFeatures):
     def __init__(self, spec, seed=0):
         super().__init__(spec)
 

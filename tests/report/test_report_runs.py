@@ -9,7 +9,7 @@ import pytest
 
 from chase.core.errors import RunDirectoryError
 from chase.report import method_tables, plots, tables
-from chase.report.clients import client_accuracies
+from chase.report.client_results import client_accuracies
 from chase.report.runs import PROCESSOR, WALL, accuracy, by_method, clock, find_runs, frozen_share, metric, read_run
 from chase.report.sections import cards
 

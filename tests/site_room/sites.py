@@ -12,7 +12,7 @@ from chase.client.build import build_net
 from chase.client.state import ClientState
 from chase.core.messages import RoundOrder
 from chase.data.resident import DataSet, Samples
-from chase.home.store import HomeStore
+from chase.home.store import ClientStore
 from chase.models.net import get_weights
 from chase.settings import Settings
 from chase.simulation.world import World
@@ -59,7 +59,7 @@ def put(site: Site, inputs: np.ndarray, names: list[str], labels: list[int] | No
 
 
 def now(site: Site) -> ClientState:
-    return HomeStore(site.home, site.start()).load()
+    return ClientStore(site.home, site.start()).load()
 
 
 def play(site: Site, *rounds: int) -> None:

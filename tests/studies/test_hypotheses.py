@@ -13,8 +13,8 @@ from chase.report.runs import MethodRuns, RunData
 from chase.report.tables import NONE
 from chase.settings import load
 from chase.studies.catalog import STUDIES, find_study
-from chase.studies.claims import CLAIMS, Claim
-from chase.studies.hypotheses import (
+from chase.studies.hypotheses import HYPOTHESES, Hypothesis
+from chase.studies.hypothesis_tests import (
     CONTRADICTED,
     NOT_RUN,
     SUPPORTED,
@@ -59,8 +59,8 @@ def group(arm: str, weights: str, finals: list[float], data: str = "mnist", leng
     return Group(arm, load(data, given).model_dump(), MethodRuns(arm, runs), changed, len(finals))
 
 
-def claim_of(key: str) -> Claim:
-    return next(claim for claim in CLAIMS if claim.key == key)
+def hypothesis_of(key: str) -> Hypothesis:
+    return next(hypothesis for hypothesis in HYPOTHESES if hypothesis.key == key)
 
 
 def test_the_last_five_rounds_count() -> None:
@@ -75,7 +75,7 @@ def test_arms_of_two_scenes_are_paired_by_seed() -> None:
         group("FedRandom", "labelled", [0.5, 0.6]),
         group("FedRandom", "equal", [0.7, 0.9]),
     ]
-    weights = claim_of("H2")
+    weights = hypothesis_of("H2")
     assert compare(groups, weights, "mnist").difference.values == pytest.approx([20.0, 30.0])
     assert compare(groups, weights, "cifar10").seeds == 0
 
@@ -83,23 +83,23 @@ def test_arms_of_two_scenes_are_paired_by_seed() -> None:
 def test_of_several_pairs_the_one_with_most_seeds_counts_and_then_the_longest() -> None:
     short = [group("EV", "labelled", [0.6, 0.6, 0.6]), group("FedRandom", "labelled", [0.5, 0.5, 0.5])]
     long = [group("EV", "labelled", [0.9, 0.8], length=9), group("FedRandom", "labelled", [0.5, 0.5], length=9)]
-    found = compare([*long, *short], claim_of("H4"), "mnist")
+    found = compare([*long, *short], hypothesis_of("H4"), "mnist")
     assert (found.seeds, found.rounds) == (3, 6)
-    alone = compare(long, claim_of("H4"), "mnist")
+    alone = compare(long, hypothesis_of("H4"), "mnist")
     assert (alone.seeds, alone.rounds) == (2, 9)
     assert alone.difference.values == pytest.approx([40.0, 30.0])
 
 
-def test_runs_with_other_settings_than_a_claim_names_do_not_count() -> None:
+def test_runs_with_other_settings_than_a_hypothesis_names_do_not_count() -> None:
     groups = [group("EV", "labelled", [0.9], lr=0.5), group("FedRandom", "labelled", [0.5], lr=0.5)]
-    assert compare(groups, claim_of("H4"), "mnist").verdict == NOT_RUN
+    assert compare(groups, hypothesis_of("H4"), "mnist").verdict == NOT_RUN
 
 
 def test_few_initial_labels_are_a_hypothesis_of_their_own() -> None:
     few = {"behaviour": "free", "budget": 2, "initial_labels": 0.014}
     groups = [group("EV", "labelled", [0.6], "digits", **few), group("FedRandom", "labelled", [0.5], "digits", **few)]
-    assert compare(groups, claim_of("H6"), "digits").difference.values == pytest.approx([10.0])
-    assert compare(groups, claim_of("H7"), "digits").verdict == NOT_RUN
+    assert compare(groups, hypothesis_of("H6"), "digits").difference.values == pytest.approx([10.0])
+    assert compare(groups, hypothesis_of("H7"), "digits").verdict == NOT_RUN
     planned = plan(find_study("few-labels"), Options(rounds=2, seeds=1))
     assert {job.settings.initial_labels for job in planned} == {0.014, 0.3}
     assert {job.settings.budget for job in planned if job.arm == "EV"} == {2}
@@ -115,7 +115,7 @@ def test_verdicts_need_six_seeds_for_a_test_and_say_so_below() -> None:
         group("no labels", "equal", [0.61, 0.63]),
         group("EV", "equal", [0.75, 0.66]),
     ]
-    said = {f.claim.key: f for f in findings_of(groups) if f.data == "mnist"}
+    said = {f.hypothesis.key: f for f in findings_of(groups) if f.data == "mnist"}
     assert said["H1"].verdict == SUPPORTED
     assert said["H1"].difference.p is not None
     assert said["H4"].verdict == CONTRADICTED
@@ -131,7 +131,7 @@ def test_verdicts_need_six_seeds_for_a_test_and_say_so_below() -> None:
 def test_one_seed_decides_nothing() -> None:
     groups = [group("FedRandom", "labelled", [0.5]), group("no labels", "labelled", [0.9])]
     found = findings_of(groups)
-    assert next(f for f in found if f.claim.key == "H1").verdict == "not decided (one seed)"
+    assert next(f for f in found if f.hypothesis.key == "H1").verdict == "not decided (one seed)"
     text = three_sentences(found)
     assert "**What holds:** nothing is settled by the runs so far." in text
     assert (
@@ -181,7 +181,7 @@ def test_a_sentence_names_some_hypotheses_and_counts_the_others() -> None:
     arms = {"no labels": 0.4, "FedRandom": 0.5, "EV": 0.6, "CHASe": 0.7, "CHASe, all-global": 0.8}
     groups = [group(arm, w, [v, v + 0.01]) for w in ("labelled", "equal") for arm, v in arms.items()]
     found = findings_of(groups)
-    more = len({f.claim.brief for f in found if f.holds}) - MOST_NAMED
+    more = len({f.hypothesis.brief for f in found if f.holds}) - MOST_NAMED
     assert more > 0
     assert f"and {more} more in why.md" in three_sentences(found)
     assert "**What does not hold:** bought labels do harm" in three_sentences(found)
@@ -219,7 +219,7 @@ def test_what_ev_can_see_by_hand() -> None:
     one = Group("EV", settings, MethodRuns("EV", [run, replace(run, settings={**run.settings, "seed": 1})]))
     (row,) = seen_by_ev([one]).texts
     assert row == ["MNIST", "weights by labels", "EV", "2", "75", "50", "75", "33"]
-    found = {f.claim.key: f for f in findings_of([one])}
+    found = {f.hypothesis.key: f for f in findings_of([one])}
     assert found["H18"].difference.values.tolist() == [25.0, 25.0]
     assert found["H19"].holds
     assert seen_by_ev([group("FedRandom", "labelled", [0.5])]).rows == []

@@ -28,8 +28,8 @@ from chase.studies.publish import pack, publish
 from chase.studies.repeat import commands
 from chase.studies.results import read_studies
 from chase.studies.runner import look
+from chase.studies.scene_tables import departures, paper_table, variant_table
 from chase.studies.study_page import across_text
-from chase.studies.tables import departures, paper_table, variant_table
 
 TINY = {"clients": 2, "local_epochs": 2}
 

@@ -12,8 +12,8 @@ from rich.table import Table
 
 from chase import settings as settings_room
 from chase.data import hub, sources
-from chase.data.findings import findings
 from chase.data.known import KNOWN
+from chase.data.oddities import oddities
 from chase.data.resident import DataSet
 
 NameArg = Annotated[str, typer.Argument(help="A name (see `chase data list`), hub:owner/set, or a path.")]
@@ -104,7 +104,7 @@ def describe(data: DataSet) -> dict[str, Any]:
         "std": list(data.train.std),
         "classes": {name: [int(counts["train"][c]), int(counts["test"][c])] for c, name in enumerate(data.classes)},
         "owners": owners,
-        "problems": [*data.problems, *class_problems(data, counts["train"], counts["test"]), *findings(data)],
+        "problems": [*data.problems, *class_problems(data, counts["train"], counts["test"]), *oddities(data)],
     }
 
 

@@ -278,8 +278,8 @@ def close(federation: FederationDirectory) -> None:
 def status(directory: DirArg, as_json: JsonOpt = False) -> None:
     """Show sites, rounds and the last events."""
     need_flower()
-    from chase.federation.overview import render, snapshot
     from chase.federation.rules import FederationDirectory
+    from chase.federation.status_view import render, snapshot
 
     federation = FederationDirectory(directory)
     if as_json:
@@ -358,7 +358,7 @@ def prepare(
 def go(loopback: Loopback, supervisor: Supervisor, stay: bool) -> None:
     """Start everything and look after it until the run has ended."""
     from chase.federation.ops.launch import Watch
-    from chase.federation.overview import links_in, page_log, render
+    from chase.federation.status_view import links_in, page_log, render
 
     console = Console(highlight=False)
     federation = loopback.federation

@@ -116,10 +116,10 @@ def accept(home: HomeArg) -> None:
 
 def recover(home: HomeArg) -> None:
     """Remove kept turns that are damaged and continue from the last good one; every answer in the inbox is kept."""
-    from chase.home.store import HomeStore
+    from chase.home.store import ClientStore
     from chase.site.place import Site
 
     site = Site(home)
     with site.locked():
-        removed = HomeStore(site.home, site.start()).drop_damaged()
+        removed = ClientStore(site.home, site.start()).drop_damaged()
     print(f"{removed} damaged turns removed; all answers are read again in the next turn" if removed else "no damage")

@@ -11,7 +11,7 @@ import typer
 
 from chase.core.errors import LabelError
 from chase.home.again import ask_again, doubtful
-from chase.home.agreement import Estimate, agreement
+from chase.home.annotator_agreement import Estimate, agreement
 from chase.home.exchange import Line, find_label, find_sample, read_csv
 from chase.home.home import Home, write_durably
 from chase.home.policy import Policy

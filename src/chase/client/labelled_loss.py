@@ -64,7 +64,7 @@ class GivenLoss:
 
 
 @contextmanager
-def method_loss(context: ClientContext, state: ClientState, order: RoundOrder, costs: Costs) -> Iterator[MethodLoss]:
+def labelled_loss(context: ClientContext, state: ClientState, order: RoundOrder, costs: Costs) -> Iterator[MethodLoss]:
     """The loss for one turn; the network's blocks are tapped only while inside."""
     if "loss_module" in context.settings.needs:
         net = with_taps(context.net)

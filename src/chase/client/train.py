@@ -12,7 +12,7 @@ from chase.acquisition import freeze_awaken
 from chase.client.choose import BEFORE, training_plan
 from chase.client.context import ClientContext, Costs, turn_metrics
 from chase.client.contribute import HISTORY, contribute, history_is_full
-from chase.client.labelled_loss import method_loss
+from chase.client.labelled_loss import labelled_loss
 from chase.client.solved_head import measure_features
 from chase.client.state import ClientState
 from chase.core.messages import ClientUpdate, RoundOrder
@@ -97,7 +97,7 @@ def train(
             coordinates=(order.round, context.client),
             observed_rows=context.samples.rows(observed_samples(context, state)),
         )
-        with method_loss(context, state, order, costs) as own:
+        with labelled_loss(context, state, order, costs) as own:
             outcome = training.train(context.net, job, training_plan(settings), own.labeled)
         local, extras = get_weights(context.net), own.extras
         metrics["train_loss"] = outcome.loss

@@ -8,11 +8,11 @@ from typing import Any
 from torch import nn
 
 from chase.closed_form.feature_map import FeatureMap, InputSpec
-from chase.closed_form.given import Given
+from chase.closed_form.given import GivenFeatures
 from chase.closed_form.hashed_text import HashedText
-from chase.closed_form.net import NetFeatures
+from chase.closed_form.net_features import NetFeatures
 from chase.closed_form.patches import Patches
-from chase.closed_form.table import Table
+from chase.closed_form.table import TableFeatures
 from chase.core import plugins
 from chase.core.errors import SettingsError
 from chase.data.resident import Kind
@@ -20,8 +20,8 @@ from chase.data.resident import Kind
 MAPS: dict[str, tuple[str, Callable[..., FeatureMap]]] = {
     "patches": ("images: responses of learnt patch filters", Patches),
     "hashed-text": ("texts: hashed n-grams", HashedText),
-    "table": ("table rows: columns and random Fourier features", Table),
-    "given": ("your own vectors, such as embeddings", Given),
+    "table": ("table rows: columns and random Fourier features", TableFeatures),
+    "given": ("your own vectors, such as embeddings", GivenFeatures),
     "net": ("what the last layer of the network in init_weights sees", NetFeatures),
 }
 BY_KIND: dict[Kind, str] = {"image": "patches", "text": "hashed-text", "table": "table", "vectors": "given"}

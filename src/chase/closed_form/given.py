@@ -20,7 +20,7 @@ WIDEST = 8192
 
 
 @dataclass(frozen=True)
-class Given:
+class GivenFeatures:
     """The vectors themselves."""
 
     spec: InputSpec

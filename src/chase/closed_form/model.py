@@ -14,8 +14,8 @@ import torch
 from torch import Tensor, nn
 
 from chase.closed_form.catalog import make_map
+from chase.closed_form.feature_cache import FeatureCache
 from chase.closed_form.feature_map import GRID, LIMIT, Codes, FeatureMap, InputSpec, decode
-from chase.closed_form.store import FeatureStore
 from chase.core.weights import Array, digest
 from chase.data.resident import Samples
 from chase.models.catalog import NetSpec, build
@@ -67,7 +67,7 @@ class ClosedFormNet(Net):
         with torch.no_grad():
             self.head.weight.zero_()
             self.head.bias.zero_()
-        self._stores: list[tuple[Samples, str, FeatureStore]] = []
+        self._stores: list[tuple[Samples, str, FeatureCache]] = []
 
     def embed(self, x: Tensor) -> Tensor:
         """x as a network takes it -> standardised features (batch, width)."""
@@ -87,7 +87,7 @@ class ClosedFormNet(Net):
         for known, fitted, store in self._stores:
             if known is samples and fitted == key:
                 return store.codes(rows)
-        store = FeatureStore(self.feature_map, params, samples, key)
+        store = FeatureCache(self.feature_map, params, samples, key)
         self._stores = [*self._stores[-(STORES - 1) :], (samples, key, store)]
         return store.codes(rows)
 

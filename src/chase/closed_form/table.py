@@ -27,7 +27,7 @@ CHUNK = 4096
 
 
 @dataclass(frozen=True)
-class Table:
+class TableFeatures:
     """Columns and their random Fourier features."""
 
     spec: InputSpec

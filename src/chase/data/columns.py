@@ -20,7 +20,7 @@ from chase.core.errors import DataError
 from chase.data.folders import SUFFIXES
 from chase.data.options import DataOptions
 from chase.data.resident import Column
-from chase.data.tables import Table
+from chase.data.tabular_files import Table
 
 USUAL = {
     "image": ("image", "img", "image_path", "path", "file", "filename", "audio", "wav"),

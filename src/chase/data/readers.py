@@ -10,11 +10,11 @@ from typing import Any
 from chase.core.errors import DataError
 from chase.data import columns, folders
 from chase.data.assemble import Raw
-from chase.data.cells import ids_as_text, image_cells, labels_as_text, owners_as_text, refuse_other_tasks
 from chase.data.images import decode
 from chase.data.options import DataOptions
 from chase.data.resident import Column
-from chase.data.tables import TABLE_SUFFIXES, Table, read_tables
+from chase.data.table_cells import ids_as_text, image_cells, labels_as_text, owners_as_text, refuse_other_tasks
+from chase.data.tabular_files import TABLE_SUFFIXES, Table, read_tables
 from chase.data.texts import tokenize
 
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from chase.core.errors import DataError
 from chase.data.decoded import DataPart, Decoded
-from chase.data.tables import read_table
+from chase.data.tabular_files import read_table
 from chase.data.texts import LETTERS, letter_table
 
 WINDOW = 80

@@ -16,7 +16,7 @@ import torch
 from chase.core import plugins
 from chase.core.errors import DataError, unknown
 from chase.core.randomness import rng
-from chase.data import hub, readers, tables
+from chase.data import hub, readers, tabular_files
 from chase.data.assemble import assemble
 from chase.data.cache import cache_root, cached, content_key, entry_path, read_entry
 from chase.data.decoded import Decoded
@@ -156,7 +156,7 @@ def looks_like_path(name: str) -> bool:
     path = Path(name)
     if name in SOURCES:
         return False
-    return path.exists() or len(path.parts) > 1 or path.suffix in tables.TABLE_SUFFIXES
+    return path.exists() or len(path.parts) > 1 or path.suffix in tabular_files.TABLE_SUFFIXES
 
 
 def load_known(name: str, place: Path, wanted: DataOptions) -> Decoded:
@@ -169,9 +169,9 @@ def load_known(name: str, place: Path, wanted: DataOptions) -> Decoded:
     def make() -> Decoded:
         if known.by_role:
             return read_roles(name, files[0], options.text_column, options.label_column, options.site_column)
-        found = [tables.read_table(file) for file in files]
+        found = [tabular_files.read_table(file) for file in files]
         parts = [replace(readers.read_images(table, options), names=(), files=()) for table in found]
-        names = tables.class_names(found[0], options.label_column)
+        names = tabular_files.class_names(found[0], options.label_column)
         test = parts[1] if len(parts) > 1 else None
         return assemble(name, parts[0], test, classes=names, mean=known.mean, std=known.std)
 

@@ -10,12 +10,12 @@ from chase.core.errors import DataError
 from chase.data import folders
 from chase.data.assemble import Raw, assemble
 from chase.data.cache import cached, content_key
-from chase.data.cells import image_cells
 from chase.data.columns import fill_columns
 from chase.data.decoded import Decoded
 from chase.data.options import DataOptions
 from chase.data.readers import PartFiles, is_table, read_part
-from chase.data.tables import TABLE_SUFFIXES, class_names, read_tables
+from chase.data.table_cells import image_cells
+from chase.data.tabular_files import TABLE_SUFFIXES, class_names, read_tables
 
 SHARD = re.compile(r"(train|test)(-\d+-of-\d+)?")
 """Names of table files that make up a part; the second form is that of the Hugging Face hub."""

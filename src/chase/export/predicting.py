@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from chase.core.errors import ChaseError, DataError
-from chase.data import cells, columns, folders
+from chase.data import columns, folders, table_cells
 from chase.data.audio import HOP, RATE, to_length
 from chase.data.options import DataOptions
 from chase.data.pictures import RAW, PictureError, read_header, read_picture, rescale, reshape
-from chase.data.tables import TABLE_SUFFIXES, Table, read_table
+from chase.data.tabular_files import TABLE_SUFFIXES, Table, read_table
 from chase.data.texts import tokenize
 from chase.export.load_model import read_file
 from chase.export.trained import Trained
@@ -131,14 +131,14 @@ def _rows(trained: Trained, path: Path) -> Iterator[Item]:
         table, replace(options, classes=trained.card.classes, columns=_named(trained) or options.columns)
     )
     if trained.card.kind == "image":
-        raws, paths = cells.image_cells(table, options.image_column)
-        for name, raw in zip(cells.ids_as_text(table, options.id_column, paths), raws, strict=True):
+        raws, paths = table_cells.image_cells(table, options.image_column)
+        for name, raw in zip(table_cells.ids_as_text(table, options.id_column, paths), raws, strict=True):
             try:
                 yield Item(name, _picture(trained, raw))
             except PictureError as error:
                 yield Item(name, None, error=f"cannot read {name}: {error}")
         return
-    names = cells.ids_as_text(table, options.id_column)
+    names = table_cells.ids_as_text(table, options.id_column)
     for name, row in zip(names, _inputs(trained, table, options), strict=True):
         yield Item(name, torch.from_numpy(row))
 

@@ -12,7 +12,7 @@ from chase.federation.ops.certificates import AHEAD, days_left
 from chase.federation.ops.launch import server_lives
 from chase.federation.ops.processes import running
 from chase.federation.rules import FederationDirectory
-from chase.home.store import HomeStore
+from chase.home.store import ClientStore
 from chase.run.record import Record
 from chase.site import approval
 from chase.site.contents import damaged
@@ -78,7 +78,7 @@ def site_problems(site: Site) -> list[str]:
     if spoiled:
         names = [site.held_out_names().get(s) or site.home.inbox.sample_name(s) or str(s) for s in spoiled[:5]]
         found.append(f"{len(spoiled)} samples are damaged ({', '.join(names)}): restore them from a backup")
-    broken = len(HomeStore(site.home, site.start()).damaged())
+    broken = len(ClientStore(site.home, site.start()).damaged())
     if broken:
         found.append(f"{broken} of the kept turns are damaged: run `chase site recover {site.path}`")
     waiting = approval.proposed(site.path)

@@ -29,7 +29,7 @@ from chase.core.errors import ChaseError, FederationError
 from chase.core.text import clean
 from chase.federation.ops import launch
 from chase.federation.rules import FederationDirectory
-from chase.flower.guard import SECRET
+from chase.flower.gateway import SECRET
 
 
 class WithSecret:

@@ -54,7 +54,7 @@ MOST_OBJECTS = 20_000
 Result = TypeVar("Result")
 
 
-class Refused(FederationError):
+class SiteRefused(FederationError):
     """The server does not let the site in, or not any more."""
 
 
@@ -118,14 +118,14 @@ class Fleet:
                 return call()
             except httpx.TransportError as error:
                 if any(word in str(error).lower() for word in ("certificate", "ssl", "tls")):
-                    raise Refused(f"the server's certificate is not accepted: {clean(str(error))}") from None
+                    raise SiteRefused(f"the server's certificate is not accepted: {clean(str(error))}") from None
                 say(f"the server is not reached ({clean(str(error)) or type(error).__name__}), trying again")
             except httpx.HTTPStatusError as error:
                 status = error.response.status_code
                 if status == httpx.codes.FORBIDDEN:
                     raise RunOver("the run has ended") from None
                 if status not in AWAY:
-                    raise Refused(self._reason(error.response)) from None
+                    raise SiteRefused(self._reason(error.response)) from None
                 say(f"the server does not answer ({status}), trying again")
             time.sleep(pause)
             pause = min(10.0, 2 * pause)

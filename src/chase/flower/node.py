@@ -28,7 +28,7 @@ from flwr.proto.message_pb2 import ObjectTree
 from chase.core.errors import ChaseError, FederationError
 from chase.core.processes import memory_of
 from chase.flower import frames
-from chase.flower.fleet import AHEAD, BEHIND, HEARTBEAT, Fleet, Refused, RunOver, clock_sentence
+from chase.flower.fleet import AHEAD, BEHIND, HEARTBEAT, Fleet, RunOver, SiteRefused, clock_sentence
 
 IDLE = 120.0
 """Seconds without a message after which the worker is ended: an idle site keeps little memory."""
@@ -37,7 +37,7 @@ MOST_MEMORY = 4 << 30
 LOG = logging.getLogger("chase.node")
 
 
-class Worker:
+class WorkerProcess:
     """The process that computes, started when it is first needed."""
 
     def __init__(self, home: Path) -> None:
@@ -97,12 +97,12 @@ class SiteNode:
     """Answers messages until it is ended."""
 
     def __init__(self, fleet: Fleet, home: Path) -> None:
-        self._fleet, self._worker = fleet, Worker(home)
+        self._fleet, self._worker = fleet, WorkerProcess(home)
         self._over = threading.Event()
         self._lost = ""
 
     def run(self) -> None:
-        """Connect, then answer; ends with ``Refused`` when the server does not know the site (any more)."""
+        """Connect, then answer; ends with ``SiteRefused`` when the server does not know the site (any more)."""
         node = self._fleet.enter(LOG.warning)
         LOG.info("connected as node %s", node)
         skew = self._fleet.skew
@@ -112,7 +112,7 @@ class SiteNode:
         try:
             while not self._lost:
                 self._once()
-            raise Refused(self._lost)
+            raise SiteRefused(self._lost)
         finally:
             self._over.set()
             self._worker.end()
@@ -132,7 +132,7 @@ class SiteNode:
             self._answer(*found)
         except RunOver:
             LOG.info("the run has ended; a message of it is dropped")
-        except Refused:
+        except SiteRefused:
             raise
         except FederationError as error:
             LOG.error("%s", error)

@@ -1,4 +1,4 @@
-"""Flower's SuperLink with a door of ours in front of it (``chase.flower.guard``).
+"""Flower's SuperLink with a door of ours in front of it (``chase.flower.gateway``).
 
 python -m chase.flower.superlink --secret FILE --most-answer BYTES -- <arguments of flower-superlink>
 """
@@ -14,7 +14,7 @@ import uvicorn
 from flwr.superlink.cli.flower_superlink import SuperLinkLifespan, _parse_superlink_lifespan_config
 from flwr.superlink.main import create_app
 
-from chase.flower.guard import Guard
+from chase.flower.gateway import Gateway
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -30,7 +30,7 @@ def main(arguments: list[str] | None = None) -> None:
     app = create_app(config, SuperLinkLifespan)
     logging.getLogger("flwr").setLevel(logging.WARNING)
     uvicorn.run(
-        Guard(app, options.secret.read_text(encoding="utf-8").strip(), options.most_answer),
+        Gateway(app, options.secret.read_text(encoding="utf-8").strip(), options.most_answer),
         host=config.host,
         port=config.port,
         log_level="warning",

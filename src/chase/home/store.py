@@ -1,6 +1,6 @@
 """A client that lives in a home: its state, its questions and its answers move together.
 
-``HomeStore`` is both where the client keeps its state and its annotator. What the client asks and
+``ClientStore`` is both where the client keeps its state and its annotator. What the client asks and
 withdraws during a turn is held back until ``commit``, which in one SQLite transaction keyed by (run,
 round) files the questions, closes those withdrawn, marks the answers that the new state contains and names the file
 with the state and the update. Killed at any moment, a client finds the turn done or not begun.
@@ -41,7 +41,7 @@ def resident(home: Home) -> Samples:
     return Samples(torch.from_numpy(inputs), kind, card.mean, card.std, ids, card.vocabulary, columns, card.scale)
 
 
-class HomeStore:
+class ClientStore:
     """The state store and the annotator of a client in a home."""
 
     def __init__(self, home: Home, start: ClientState) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from chase.core.errors import LabelError
-from chase.home.agreement import agreement
+from chase.home.annotator_agreement import agreement
 from chase.home.home import INITIAL, Home
 from chase.home.policy import form
 from chase.home.verdicts import IN_FORCE

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from chase.core.errors import ChaseError
-from chase.home.agreement import Estimate, agreement
+from chase.home.annotator_agreement import Estimate, agreement
 from chase.home.home import Home
 from chase.report.cells import Cell
 from chase.report.markup import Markup, html_table

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from chase.report import charts, plots
-from chase.report.clients import client_accuracies, held_counts
+from chase.report.client_results import client_accuracies, held_counts
 from chase.report.markup import Markup, html_figure
 from chase.report.runs import MethodRuns, RunData
 from chase.report.sections import MANY_CLIENTS, Section, grid

@@ -9,7 +9,7 @@ import numpy as np
 
 from chase.report import plots
 from chase.report.cells import Cell, number
-from chase.report.clients import client_accuracies, held_counts
+from chase.report.client_results import client_accuracies, held_counts
 from chase.report.markup import Markup, html_figure, html_table, together
 from chase.report.runs import MethodRuns, Numbers, RunData
 from chase.report.sections import MANY_CLIENTS, Section, grid

@@ -13,7 +13,7 @@ from chase.core.caller import one_thread
 from chase.core.errors import CheckpointError, RunDirectoryError
 from chase.core.files import write_atomically
 from chase.data.coverage import Coverage, warnings
-from chase.data.findings import findings
+from chase.data.oddities import oddities
 from chase.data.partition import Parts
 from chase.data.resident import DataSet
 from chase.home.home import Home
@@ -112,7 +112,7 @@ class Experiment:
         write_atomically(out / "coverage.json", json.dumps(table.to_json()).encode())
         notes = [
             *data.problems,
-            *(findings(data) if data.train_names is not None else ()),
+            *(oddities(data) if data.train_names is not None else ()),
             *left_out(settings, data, parts),
             *warnings(table, settings.batch_size),
             *shortages(settings, table),

@@ -18,7 +18,7 @@ from chase.core.messages import ClientId, RoundOrder
 from chase.core.weights import Array, Arrays
 from chase.home.home import Home
 from chase.home.shared import SharedPage
-from chase.home.store import HomeStore
+from chase.home.store import ClientStore
 from chase.run.segments import SavedState
 from chase.settings import ALL_CLIENTS
 from chase.simulation.world import World, is_simulated
@@ -106,7 +106,7 @@ class SimulatedClients:
 
     def _turn_at_home(self, client: ClientId, order: RoundOrder) -> tuple[Turn, SavedState]:
         """The turn of the client that a person labels: its home holds its state, the checkpoint a copy."""
-        store = HomeStore(self._open_home(), self._world.start(client))
+        store = ClientStore(self._open_home(), self._world.start(client))
         turn = self._make(client, store, store).take_turn(order)
         return turn, self._checkpoint.write_client(client, max(order.round, 0), turn.state.to_arrays())
 

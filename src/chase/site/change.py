@@ -17,7 +17,7 @@ from chase.core.pools import SampleIds, as_ids, is_in
 from chase.core.weights import Array
 from chase.home.inbox import Given
 from chase.home.originals import keep_texts
-from chase.home.store import HomeStore
+from chase.home.store import ClientStore
 from chase.site.contents import hashes_of, keep_hashes, samples_by_content
 from chase.site.finish import erase_deleted, finish, known_ids
 from chase.site.place import Site
@@ -77,7 +77,7 @@ def add(site: Site, new: New) -> Added:
         ids = np.arange(site.card.next_id, site.card.next_id + len(rows), dtype=np.int64)
         if rows:
             # Refused here, if at all: from the next line on files are written.
-            HomeStore(site.home, site.start()).load().add(ids)
+            ClientStore(site.home, site.start()).load().add(ids)
             site.keep(replace(site.card, next_id=site.card.next_id + len(rows)))
             _write_rows(site, before, ids, entering)
             _enter(site, ids, entering, [hashes[row] for row in rows])
@@ -147,7 +147,7 @@ def _append(site: Site, name: str, before: Mapping[str, Array], more: Mapping[st
 
 
 def _enter(site: Site, ids: SampleIds, new: New, hashes: Sequence[bytes]) -> None:
-    store, home = HomeStore(site.home, site.start()), site.home
+    store, home = ClientStore(site.home, site.start()), site.home
     names = dict(zip(ids.tolist(), new.names, strict=True))
     with home.database.transaction() as db:
         home.inbox.add_samples(names)
@@ -176,7 +176,7 @@ def find(site: Site, names: Sequence[str]) -> SampleIds:
 def forget(site: Site, ids: SampleIds) -> None:
     """Remove samples and their labels from every file of the site."""
     with site.locked():
-        store = HomeStore(site.home, site.start())
+        store = ClientStore(site.home, site.start())
         trained, asked = ids[is_in(ids, store.load().ids)], ids.tolist()
         names = {sample: site.home.inbox.sample_name(sample) or "" for sample in trained.tolist()}
         held_out = site.held_out_names()

@@ -14,7 +14,7 @@ import numpy as np
 from chase.core.pools import SampleIds, as_ids, is_in
 from chase.home.home import Home
 from chase.home.originals import ORIGINALS, original_name
-from chase.home.store import HomeStore
+from chase.home.store import ClientStore
 from chase.site.arrays import Holdout, read_arrays, read_start, write_arrays, write_start
 
 
@@ -43,7 +43,7 @@ def finish(home: Home) -> None:
     if gone.size:
         _drop_rows(home, gone)
         _drop_originals(home, [row["name"] for row in rows if not row["added"]])
-        HomeStore(home, read_start(home.path)).sweep()
+        ClientStore(home, read_start(home.path)).sweep()
     erase_deleted(home)
     with home.database.transaction() as db:
         db.execute("DELETE FROM unfinished")

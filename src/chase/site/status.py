@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from chase.home.store import HomeStore
+from chase.home.store import ClientStore
 from chase.site.place import Site
 
 
 def status(site: Site) -> dict[str, Any]:
     """Pools, questions and the last turn."""
-    state = HomeStore(site.home, site.start()).load()
+    state = ClientStore(site.home, site.start()).load()
     held = site.held_out()
     with site.home.database.reading() as db:
         row = db.execute("SELECT run, round FROM turns ORDER BY version DESC LIMIT 1").fetchone()

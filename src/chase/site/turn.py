@@ -16,7 +16,7 @@ from chase.client.turn import Client
 from chase.core.errors import AgreementError
 from chase.core.messages import ClientId, ClientUpdate, RoundOrder
 from chase.core.weights import Weights
-from chase.home.store import HomeStore
+from chase.home.store import ClientStore
 from chase.learning.inference import logits
 from chase.models.catalog import NetSpec
 from chase.models.net import set_weights
@@ -43,12 +43,12 @@ def agreed_metrics(update: ClientUpdate) -> dict[str, float]:
 
 def turns(site: Site) -> int:
     """Turns that the site has taken."""
-    return HomeStore(site.home, site.start()).load().turn
+    return ClientStore(site.home, site.start()).load().turn
 
 
 def sizes(site: Site) -> tuple[int, int, int]:
     """Samples that the site may train on, samples that it scores models with, and its turns so far."""
-    state, held = HomeStore(site.home, site.start()).load(), site.held_out()
+    state, held = ClientStore(site.home, site.start()).load(), site.held_out()
     return int(state.ids.size), 0 if held is None else int(held.ids.size), state.turn
 
 
@@ -84,7 +84,7 @@ def check_agreement(site: Site, settings: Settings, digest: str) -> None:
 def client_of(site: Site, settings: Settings, number: ClientId) -> Client:
     """The site as a client."""
     own, samples, classes = own_settings(site, settings), site.samples(), len(site.classes)
-    net, store = build_net(own, samples, classes), HomeStore(site.home, site.start())
+    net, store = build_net(own, samples, classes), ClientStore(site.home, site.start())
     annotator = site.truth() if site.card.annotator == "simulated" else store
     return build_client(number, own, samples, net, classes, own_behaviour(site, settings, number), annotator, store)
 

@@ -8,12 +8,12 @@ import numpy as np
 
 from chase.report import method_tables
 from chase.report.cells import number
-from chase.report.clients import client_accuracies
+from chase.report.client_results import client_accuracies
 from chase.report.runs import MethodRuns, RunData, Values, clock
 from chase.report.statistics import OfRun, accuracy_after
 from chase.studies import paper
 from chase.studies.results import SceneResult
-from chase.studies.tables import departures, why_not
+from chase.studies.scene_tables import departures, why_not
 
 BY_EV = frozenset({"ev", "chase"})
 """Strategies that ask for the samples of the highest EV."""

@@ -1,144 +1,232 @@
-"""What the finished runs say to each hypothesis.
-
-A comparison pairs two arms by seed, perhaps of different scenes, on the mean accuracy of the last five rounds that
-both have. From six seeds on a paired t-test decides, Holm-corrected over all comparisons of the page; below, a verdict
-only says on which side of zero the interval lies.
-"""
+"""The hypotheses of why.md: which arm is claimed to have the higher accuracy than which, and on which data."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from functools import partial
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
+from chase.report.runs import RunData
+from chase.studies.few_labels import FEW, MANY, SMALL
+from chase.studies.observations import above_even, above_half
 
-from chase.report.runs import MethodRuns, RunData, accuracy
-from chase.report.statistics import ABOVE, BELOW, HIGHER, LOWER, TEST_FROM, Difference, holm, paired, paired_p
-from chase.studies.claims import CLAIMS, DEFAULTS, Claim, Where
-from chase.studies.results import StudyResult
-from chase.studies.tables import changed
-
-LAST = 5
-"""Rounds at the end whose mean accuracy counts."""
-
-SUPPORTED, CONTRADICTED, OPEN, NOT_RUN = "supported", "contradicted", "not decided", "not run"
-STUDIES_READ = frozenset({"why", "authors", "few-labels", "ablation"})
-"""Studies that a hypothesis may read: their arms have the labels that claims name."""
+Changed = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
-class Finding:
-    """What the runs say to a claim on one data set."""
-
-    claim: Claim
-    data: str
-    difference: Difference
-    rounds: int = 0
-    """The last round that counts."""
-
-    @property
-    def seeds(self) -> int:
-        """Seeds that both arms have."""
-        return int(self.difference.values.size)
-
-    @property
-    def verdict(self) -> str:
-        """Supported, contradicted, not decided or not run; with what it rests on where that is no test."""
-        found = self.difference
-        if not self.seeds:
-            return NOT_RUN
-        if self.seeds == 1:
-            return f"{OPEN} (one seed)"
-        said = {HIGHER: SUPPORTED, ABOVE: SUPPORTED, LOWER: CONTRADICTED, BELOW: CONTRADICTED}.get(found.verdict)
-        if said is None:
-            return f"{OPEN} (within noise)"
-        return said if found.p is not None else f"{said} ({found.verdict}, untested)"
-
-    @property
-    def holds(self) -> bool:
-        """Whether the claim is supported."""
-        return self.verdict.startswith(SUPPORTED)
-
-    @property
-    def fails(self) -> bool:
-        """Whether the claim is contradicted."""
-        return self.verdict.startswith(CONTRADICTED)
-
-    @property
-    def open(self) -> bool:
-        """Whether there are runs, but no decision."""
-        return self.verdict.startswith(OPEN)
-
-
-@dataclass(frozen=True)
-class Group:
-    """An arm in a scene, with its finished runs."""
+class Where:
+    """An arm under settings of its scene."""
 
     arm: str
-    settings: Mapping[str, Any]
-    method: MethodRuns
-    changed: Mapping[str, Any] = field(default_factory=dict)
-    """Settings of the scene that are not the preset's."""
-    planned: int = 0
-    """Seeds that the study wants of it."""
-
-    @property
-    def rounds(self) -> int:
-        """Rounds that all its runs have."""
-        return min(len(run.metrics) for run in self.method.runs)
+    settings: Changed = field(default_factory=dict)
 
 
-def groups_of(studies: Sequence[StudyResult]) -> list[Group]:
-    """Every arm with a finished run, of every scene of the studies that the page reads; none stands twice."""
-    found: dict[tuple[Any, ...], Group] = {}
-    for result in studies:
-        for scene in result.scenes if result.study.name in STUDIES_READ else ():
-            own = scene.jobs[0].settings.model_dump()
-            done = {job.arm for job in scene.jobs if job.name in scene.finished}
-            for method in scene.methods:
-                if method.label in done:
-                    seeds = sum(job.arm == method.label for job in scene.jobs)
-                    group = Group(method.label, own, method, changed(scene), seeds)
-                    runs = tuple(run.path.name for run in method.runs)
-                    found.setdefault((method.label, runs, group.rounds), group)
-    return list(found.values())
+@dataclass(frozen=True)
+class Hypothesis:
+    """``more`` is claimed to have the higher accuracy than ``less``, on each of the data sets."""
+
+    key: str
+    text: str
+    brief: str
+    """The same in a few words, for a sentence that names several."""
+    more: Where
+    less: Where
+    data: tuple[str, ...] = ("mnist", "cifar10")
+    measure: Callable[[RunData], float] | None = None
+    """Claimed to be above 0 in the runs of ``more``, where it is not accuracies that are compared."""
 
 
-def candidates(groups: Sequence[Group], data: str, where: Where) -> list[Group]:
-    """The groups of an arm on a data set under the settings that a claim names, and no others."""
-    wanted = {**DEFAULTS, **where.settings, "data": data}
-    own = [g for g in groups if g.arm == where.arm and g.changed.keys() <= wanted.keys()]
-    return [g for g in own if all(g.settings.get(key) == value for key, value in wanted.items())]
+DEFAULTS: Changed = {
+    "partition": "classes",
+    "image_size": 0,
+    "behaviour": "ReCo",
+    "data_share": 1.0,
+    "normalisation": "authors",
+    "client_weights": "labelled",
+}
+"""What a hypothesis means where it does not say otherwise: the paper's setting."""
+
+EQUAL: Changed = {"client_weights": "equal"}
+SHUFFLED: Changed = {"client_weights": "shuffled"}
+THEIR_CODE: Changed = {"partition": "shards-reference", "image_size": 64, **SHUFFLED}
+STATISTICS: Changed = {"normalisation": "statistics"}
+ON_DIGITS: Changed = {**SMALL, **STATISTICS}
+FEW_LABELS: Changed = {**ON_DIGITS, "initial_labels": FEW}
+MANY_LABELS: Changed = {**ON_DIGITS, "initial_labels": MANY}
+NONE_CHANGED: Changed = {}
+
+BOTH = ("mnist", "cifar10")
+RANDOM, EV, CHASE, ALL_GLOBAL, NO_LABELS = "FedRandom", "EV", "CHASe", "CHASe, all-global", "no labels"
 
 
-def last_rounds(run: RunData, end: int) -> float:
-    """Mean accuracy in percent of the last five rounds up to ``end``."""
-    found = accuracy(run)[(run.rounds > end - LAST) & (run.rounds <= end)]
-    return float(found.mean()) if found.size else float("nan")
+def _hypothesis(
+    key: str, text: str, brief: str, arms: tuple[str, str], settings: tuple[Changed, Changed], data: tuple[str, ...]
+) -> Hypothesis:
+    return Hypothesis(key, text, brief, Where(arms[0], settings[0]), Where(arms[1], settings[1]), data)
 
 
-def compare(groups: Sequence[Group], claim: Claim, data: str) -> Finding:
-    """More minus less, by seed; of several pairs of groups that fit, the one with most seeds, then most rounds."""
-    found = [Finding(claim, data, Difference(claim.key, np.empty(0)))]
-    for more in candidates(groups, data, claim.more):
-        if claim.measure is not None:
-            values = np.array([claim.measure(run) for run in more.method.runs])
-            found.append(Finding(claim, data, Difference(claim.key, values[np.isfinite(values)]), more.rounds))
-            continue
-        for less in candidates(groups, data, claim.less):
-            end = min(more.rounds, less.rounds)
-            values = paired(more.method, less.method, partial(last_rounds, end=end))
-            found.append(Finding(claim, data, Difference(claim.key, values), end))
-    return max(found, key=lambda finding: (finding.seeds, finding.rounds))
+def _same(key: str, text: str, brief: str, arms: tuple[str, str], settings: Changed, *data: str) -> Hypothesis:
+    """Two arms under the same settings."""
+    return _hypothesis(key, text, brief, arms, (settings, settings), data)
 
 
-def findings_of(groups: Sequence[Group]) -> list[Finding]:
-    """All claims on all their data sets, those with enough seeds tested together."""
-    found = [compare(groups, claim, data) for claim in CLAIMS for data in claim.data]
-    tested = [place for place, finding in enumerate(found) if finding.seeds >= TEST_FROM]
-    corrected = holm([paired_p(found[place].difference.values) for place in tested])
-    for place, p in zip(tested, corrected, strict=True):
-        found[place] = replace(found[place], difference=replace(found[place].difference, p=p))
-    return found
+HYPOTHESES = (
+    _same(
+        "H1",
+        "With clients weighted by labels, as in the paper, bought labels do harm: no labels beat random selection",
+        "bought labels do harm where clients are weighted by labels",
+        (NO_LABELS, RANDOM),
+        NONE_CHANGED,
+        *BOTH,
+    ),
+    _hypothesis(
+        "H2",
+        "The weights are the reason: random selection is better with equal weights than with weights by labels",
+        "equal weights repair that",
+        (RANDOM, RANDOM),
+        (EQUAL, NONE_CHANGED),
+        BOTH,
+    ),
+    _same(
+        "H3",
+        "With equal weights, bought labels help: random selection beats no labels",
+        "bought labels help with equal weights",
+        (RANDOM, NO_LABELS),
+        EQUAL,
+        *BOTH,
+    ),
+    _same(
+        "H4",
+        "With weights by labels, EV beats random selection",
+        "EV beats random selection with weights by labels",
+        (EV, RANDOM),
+        NONE_CHANGED,
+        *BOTH,
+    ),
+    _same(
+        "H5",
+        "With equal weights, EV beats random selection",
+        "EV beats random selection with equal weights",
+        (EV, RANDOM),
+        EQUAL,
+        *BOTH,
+    ),
+    _same(
+        "H6",
+        "Where labels count (digits, two initial labels per client), EV beats random selection",
+        "EV beats random selection where clients begin with few labels",
+        (EV, RANDOM),
+        FEW_LABELS,
+        "digits",
+    ),
+    _same(
+        "H7",
+        "Where clients begin with many labels (digits, 30 %), EV beats random selection",
+        "EV beats random selection where clients begin with many labels",
+        (EV, RANDOM),
+        MANY_LABELS,
+        "digits",
+    ),
+    _same(
+        "H8",
+        "Alignment at mu = 1 costs accuracy: EV beats CHASe, weights by labels",
+        "alignment at mu = 1 costs accuracy",
+        (EV, CHASE),
+        NONE_CHANGED,
+        "cifar10",
+    ),
+    _same(
+        "H9",
+        "Alignment at mu = 0.1 adds to EV: CHASe beats EV, weights by labels",
+        "alignment at mu = 0.1 adds to EV with weights by labels",
+        (CHASE, EV),
+        NONE_CHANGED,
+        "mnist",
+    ),
+    _same(
+        "H10",
+        "With equal weights, alignment adds to EV: CHASe beats EV",
+        "alignment adds to EV with equal weights",
+        (CHASE, EV),
+        EQUAL,
+        *BOTH,
+    ),
+    _same(
+        "H11",
+        "Aligning every sample to the global model (the authors' code) costs less than the paper's easy and hard "
+        "split, weights by labels",
+        "aligning every sample to the global model beats the paper's split with weights by labels",
+        (ALL_GLOBAL, CHASE),
+        NONE_CHANGED,
+        *BOTH,
+    ),
+    _same(
+        "H12",
+        "With equal weights, aligning every sample to the global model beats the paper's easy and hard split",
+        "aligning every sample to the global model beats the paper's split with equal weights",
+        (ALL_GLOBAL, CHASE),
+        EQUAL,
+        *BOTH,
+    ),
+    _hypothesis(
+        "H13",
+        "Shuffled weights (the authors' code) are better than weights by labels, for random selection",
+        "shuffled weights, as in the authors' code, beat weights by labels",
+        (RANDOM, RANDOM),
+        (SHUFFLED, NONE_CHANGED),
+        ("mnist",),
+    ),
+    _same(
+        "H14",
+        "With shuffled weights, EV beats random selection",
+        "EV beats random selection with shuffled weights",
+        (EV, RANDOM),
+        SHUFFLED,
+        "mnist",
+    ),
+    _same(
+        "H15",
+        "As in the authors' code (64x64 pixels, shared shards, shuffled weights), EV beats random selection",
+        "EV beats random selection in the setting of the authors' code",
+        (EV, RANDOM),
+        THEIR_CODE,
+        "mnist",
+    ),
+    _same(
+        "H16",
+        "In the setting of the authors' code, CHASe with their alignment beats EV",
+        "CHASe beats EV in the setting of the authors' code",
+        (ALL_GLOBAL, EV),
+        THEIR_CODE,
+        "mnist",
+    ),
+    _hypothesis(
+        "H17",
+        "Normalising by the data set's own mean and deviation gives a higher accuracy than the authors' 0.5 and 0.5",
+        "normalising CIFAR-10 by its own mean and deviation raises accuracy",
+        (RANDOM, RANDOM),
+        (STATISTICS, NONE_CHANGED),
+        ("cifar10",),
+    ),
+    Hypothesis(
+        "H18",
+        "Clients of two classes solve their own task, so EV goes to 0: more than half of what the most willing clients "
+        "ask for has an EV of 0 (points above one half)",
+        "EV is 0 for more than half of what the most willing clients ask for",
+        Where(EV),
+        Where(EV),
+        ("mnist",),
+        above_half,
+    ),
+    Hypothesis(
+        "H19",
+        "What is left to learn lies between clients, where EV cannot see it: errors between classes that no client "
+        "holds together are more frequent than such pairs (points)",
+        "the errors left lie between classes that no client holds together",
+        Where(EV),
+        Where(EV),
+        ("mnist",),
+        above_even,
+    ),
+)
+"""In the order of the page."""

@@ -17,9 +17,9 @@ from chase.core.errors import ChaseError
 from chase.core.files import write_atomically
 from chase.run import data_check
 from chase.simulation.cluster import ClusterError, check_same, connect
+from chase.studies.cluster_job import JobOnNode, read_files, write_files
 from chase.studies.data_for_nodes import DataForNodes
 from chase.studies.job import failure_of, log_of
-from chase.studies.node import JobOnNode, read_files, write_files
 from chase.studies.plan import StudyPlan
 from chase.studies.runner import Progress
 

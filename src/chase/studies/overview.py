@@ -11,8 +11,8 @@ from chase.report.cells import NONE, Cell, number, with_interval
 from chase.report.statistics import interval
 from chase.report.tables import ReportTable
 from chase.studies import paper
-from chase.studies.claims import ALL_GLOBAL, CHASE, EV, NO_LABELS, RANDOM
-from chase.studies.hypotheses import LAST, Finding, Group, last_rounds
+from chase.studies.hypotheses import ALL_GLOBAL, CHASE, EV, NO_LABELS, RANDOM
+from chase.studies.hypothesis_tests import LAST, Finding, Group, last_rounds
 from chase.studies.study import said
 
 ARMS = (RANDOM, EV, CHASE, ALL_GLOBAL, NO_LABELS)
@@ -117,10 +117,10 @@ def three_sentences(found: Sequence[Finding]) -> str:
 
 
 def list_of(found: Sequence[Finding]) -> str:
-    """``labels do harm (MNIST +6.2 points, 3 seeds, untested); ...``: a claim once, its data sets in brackets."""
+    """``labels do harm (MNIST +6.2 points, 3 seeds, untested); ...``: a hypothesis once, its data sets in brackets."""
     groups: dict[str, list[Finding]] = {}
     for finding in found:
-        groups.setdefault(finding.claim.brief, []).append(finding)
+        groups.setdefault(finding.hypothesis.brief, []).append(finding)
     named = [f"{brief} ({', '.join(map(evidence, some))})" for brief, some in list(groups.items())[:MOST_NAMED]]
     more = len(groups) - len(named)
     return "; ".join([*named, *([f"and {more} more in why.md"] if more else [])])

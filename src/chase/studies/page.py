@@ -15,7 +15,7 @@ from chase.studies.findings import findings
 from chase.studies.ranking import NEEDED, labels_needed, ranking, recommendation
 from chase.studies.recommend import STUDY as RECOMMEND
 from chase.studies.results import SceneResult, StudyResult
-from chase.studies.tables import minutes_table, paper_notes, paper_table, tables_of, variant_table
+from chase.studies.scene_tables import minutes_table, paper_notes, paper_table, tables_of, variant_table
 
 
 def write_study(result: StudyResult, directory: Path) -> Path | None:

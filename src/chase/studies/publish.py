@@ -20,7 +20,7 @@ from chase.report.standalone import standalone
 from chase.report.table_files import SUFFIXES, remove_others
 from chase.report.tables import ReportTable, versions
 from chase.settings import from_mapping, presets, read_file, to_toml
-from chase.studies.hypotheses import findings_of, groups_of
+from chase.studies.hypothesis_tests import findings_of, groups_of
 from chase.studies.overview import CAPTION, TABLE_NOTE, main_table, three_sentences
 from chase.studies.plan import plans_in
 from chase.studies.repeat import commands

@@ -18,7 +18,7 @@ from chase.studies.findings import findings, unfinished
 from chase.studies.ranking import NEEDED, labels_needed, ranking, recommendation
 from chase.studies.recommend import STUDY as RECOMMEND
 from chase.studies.results import SceneResult, StudyResult, key_of
-from chase.studies.tables import paper_notes, tables_of
+from chase.studies.scene_tables import paper_notes, tables_of
 
 NOTES = "notes.md"
 

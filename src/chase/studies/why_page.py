@@ -16,7 +16,7 @@ from chase.report.statistics import interval
 from chase.report.tables import ReportTable
 from chase.studies.figures import Drawing, chance_picks, class_balance, largest_share, zero_ev_picks
 from chase.studies.findings import by_ev, settled_share, unfinished
-from chase.studies.hypotheses import (
+from chase.studies.hypothesis_tests import (
     LAST,
     NOT_RUN,
     STUDIES_READ,
@@ -87,26 +87,30 @@ def in_short(found: Sequence[Finding]) -> str:
     lines = ["## In short\n"]
     for name, some in groups.items():
         if some:
-            lines += [f"**{name}**\n", *(f"- {f.claim.key}: {f.claim.text} ({evidence(f)})." for f in some), ""]
+            lines += [
+                f"**{name}**\n",
+                *(f"- {f.hypothesis.key}: {f.hypothesis.text} ({evidence(f)})." for f in some),
+                "",
+            ]
     if not_yet := not_run([f for f in found if f.verdict == NOT_RUN]):
         lines += [f"**Not run yet:** {not_yet}.\n"]
     return "\n".join(lines)
 
 
 def not_run(found: Sequence[Finding]) -> str:
-    """The keys of claims by data set."""
+    """The keys of hypotheses by data set."""
     keys: dict[str, list[str]] = {}
     for finding in found:
-        keys.setdefault(name_of_data(finding.data), []).append(finding.claim.key)
+        keys.setdefault(name_of_data(finding.data), []).append(finding.hypothesis.key)
     return "; ".join(f"{', '.join(own)} on {data}" for data, own in keys.items())
 
 
 def verdicts(found: Sequence[Finding]) -> ReportTable:
-    """A row a claim and data set."""
+    """A row per hypothesis and data set."""
     rows: list[list[Cell]] = [
         [
-            f.claim.key,
-            f.claim.text,
+            f.hypothesis.key,
+            f.hypothesis.text,
             name_of_data(f.data),
             number(f.rounds or None, 0),
             f.seeds,

@@ -18,8 +18,8 @@ from chase.federation.diary import Diary
 from chase.federation.engine import spec_of
 from chase.federation.ops import keys, launch
 from chase.federation.ops.processes import ProcessSpec, Supervisor
-from chase.federation.overview import page_log
 from chase.federation.rules import FederationDirectory, Rules
+from chase.federation.status_view import page_log
 from chase.models.card import ModelCard
 from chase.run.record import Record
 from chase.settings import Settings

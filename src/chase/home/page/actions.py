@@ -14,7 +14,7 @@ from chase.core.errors import LabelError
 from chase.home.guide import Guide
 from chase.home.home import Home
 from chase.home.inbox import AnswerRefused, Given
-from chase.home.page.guard import NUMBER, Refused, seconds, text, whole
+from chase.home.page.guard import NUMBER, RequestRefused, seconds, text, whole
 from chase.home.people import Person
 from chase.home.policy import Policy
 from chase.home.team import gold_warning, overview
@@ -85,7 +85,7 @@ class Actions:
     def settings(self, person: Person, body: Json) -> Json:
         """When I see what the model thought."""
         if self._home.policies.read().reveal != "own":
-            raise Refused(403, "the lead has set for everybody when the model's thought is shown", "policy")
+            raise RequestRefused(403, "the lead has set for everybody when the model's thought is shown", "policy")
         self._home.people.set_reveal(person.id, text(body, "reveal"))
         return {"reveal": body["reveal"]}
 
@@ -110,7 +110,7 @@ class Actions:
 
     def _conflicts(self, person: Person, want: int) -> list[Json]:
         if not person.decides:
-            raise Refused(403, "only an adjudicator or a lead decides conflicts", "role")
+            raise RequestRefused(403, "only an adjudicator or a lead decides conflicts", "role")
         queue = []
         for review in self._home.inbox.verdicts.reviews(want):
             question = self._home.inbox.question_of(review["sample"])
@@ -126,7 +126,7 @@ class Actions:
             or not 0 < len(sent) <= MOST_AT_ONCE
             or not all(isinstance(a, dict) for a in sent)
         ):
-            raise Refused(400, f"'answers' must be a list of 1 to {MOST_AT_ONCE} answers")
+            raise RequestRefused(400, f"'answers' must be a list of 1 to {MOST_AT_ONCE} answers")
         batch = text(body, "batch") if body.get("batch") is not None else None
         given = [self._given(person, one, batch) for one in sent]
         accepted, refused = [], []
@@ -229,7 +229,7 @@ class Actions:
         """My answers, newest first; with ``words``, those that hold them."""
         before, limit = str(body.get("before", 10**16 - 1)), str(body.get("limit", 30))
         if not NUMBER.fullmatch(before) or not NUMBER.fullmatch(limit):
-            raise Refused(400, "'before' and 'limit' must be whole numbers of at most 16 digits")
+            raise RequestRefused(400, "'before' and 'limit' must be whole numbers of at most 16 digits")
         words = text(body, "words", "")
         parts = words.lower().split()
         named = [
@@ -264,12 +264,12 @@ class Actions:
                 }
                 self._home.audit.note(person.name, "policy", changed=changed)
         except LabelError as error:
-            raise Refused(400, str(error)) from None
+            raise RequestRefused(400, str(error)) from None
         return {}
 
     def _lead(self, person: Person) -> None:
         if person.role != "lead":
-            raise Refused(403, "only the lead sees the team and sets the policy", "role")
+            raise RequestRefused(403, "only the lead sees the team and sets the policy", "role")
 
     def guide_picture(self, name: str) -> Any:
         """An example picture of the guidelines."""

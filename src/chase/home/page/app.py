@@ -31,7 +31,7 @@ from starlette.types import ASGIApp
 from chase.core.errors import LabelError
 from chase.home.home import Home
 from chase.home.page.actions import Action, Actions, Json
-from chase.home.page.guard import NUMBER, Guard, Refused, read_json, refusal, text
+from chase.home.page.guard import NUMBER, Guard, RequestRefused, read_json, refusal, text
 from chase.home.people import SESSION_SECONDS, Person
 from chase.home.views import SampleView, Shown
 
@@ -81,7 +81,7 @@ class Page:
         ]
         handlers: dict[Any, Any] = {
             HTTPException: _plain,
-            Refused: _refused,
+            RequestRefused: _refused,
             LabelError: _label_error,
             ClientDisconnect: _gone,
         }
@@ -96,7 +96,7 @@ class Page:
     async def _file(self, request: Request) -> Response:
         name = request.path_params["name"]
         if name not in self._static:
-            raise Refused(404, "there is no such file")
+            raise RequestRefused(404, "there is no such file")
         body, media = self._static[name]
         return Response(body, headers={"content-type": media})
 
@@ -107,7 +107,7 @@ class Page:
         session = request.cookies.get(self._cookie, "")
         person = self._home.people.whose(session, active, 60.0 * policy.idle_minutes, 3600.0 * policy.session_hours)
         if person is None:
-            raise Refused(401, "open your own link to enter", "no session")
+            raise RequestRefused(401, "open your own link to enter", "no session")
         return person
 
     def _with_session(self, handle: Action) -> Callable[[Request], Awaitable[Response]]:
@@ -125,7 +125,7 @@ class Page:
         try:
             session = self._home.people.enter(token)
         except LabelError as error:
-            raise Refused(401, str(error), "bad link") from None
+            raise RequestRefused(401, str(error), "bad link") from None
         person = self._home.people.whose(session)
         self._home.audit.note("" if person is None else person.name, "enter")
         return self._keeping({}, session)
@@ -165,7 +165,7 @@ class Page:
     def _shown(self, request: Request, sample: str) -> tuple[Person, int, Shown]:
         person = self._person(request)
         if not NUMBER.fullmatch(sample) or not self._may_see(person, int(sample)):
-            raise Refused(404, "no such sample was asked for")
+            raise RequestRefused(404, "no such sample was asked for")
         return person, int(sample), self._view.show(int(sample), _window(request))
 
     def _may_see(self, person: Person, sample: int) -> bool:
@@ -188,7 +188,7 @@ def _window(request: Request) -> tuple[float, float] | None:
     except ValueError:
         window = 0.0, 0.0
     if not -1e9 < window[0] < window[1] < 1e9:
-        raise Refused(400, "'low' and 'high' must be numbers, the first less than the second")
+        raise RequestRefused(400, "'low' and 'high' must be numbers, the first less than the second")
     return window
 
 
@@ -199,7 +199,7 @@ async def _plain(request: Request, error: Exception) -> Response:
 
 
 async def _refused(request: Request, error: Exception) -> Response:
-    assert isinstance(error, Refused)
+    assert isinstance(error, RequestRefused)
     return refusal(error.status, str(error), error.kind)
 
 

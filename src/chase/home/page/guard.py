@@ -42,7 +42,7 @@ BODY_SECONDS = 10.0
 """A request whose body has not arrived after so long is refused."""
 
 
-class Refused(Exception):
+class RequestRefused(Exception):
     """A request that is turned away, with the status and the sentence that say why."""
 
     def __init__(self, status: int, message: str, kind: str = "") -> None:
@@ -77,7 +77,7 @@ class Guard:
 
         try:
             self._check(scope["method"], Headers(scope=scope))
-        except Refused as refused:
+        except RequestRefused as refused:
             await refusal(refused.status, str(refused))(scope, receive, send_guarded)
             return
         await self._app(scope, receive, send_guarded)
@@ -85,18 +85,18 @@ class Guard:
     def _check(self, method: str, headers: Headers) -> None:
         host = headers.get("host", "")
         if host not in self._hosts:
-            raise Refused(421, "this page does not answer to that host name")
+            raise RequestRefused(421, "this page does not answer to that host name")
         if method in ("GET", "HEAD"):
             return
         if method != "POST":
-            raise Refused(405, "only GET and POST are allowed")
+            raise RequestRefused(405, "only GET and POST are allowed")
         if headers.get("origin") != f"{self._scheme}://{host}":
-            raise Refused(403, "a request from another site is refused")
+            raise RequestRefused(403, "a request from another site is refused")
         if headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
-            raise Refused(415, "send JSON")
+            raise RequestRefused(415, "send JSON")
         length = headers.get("content-length", "0")
         if not length.isascii() or not length.isdigit() or int(length) > MAX_BODY:
-            raise Refused(413, f"a request may have at most {MAX_BODY} bytes")
+            raise RequestRefused(413, f"a request may have at most {MAX_BODY} bytes")
 
 
 async def read_json(request: Request) -> dict[str, Any]:
@@ -107,15 +107,15 @@ async def read_json(request: Request) -> dict[str, Any]:
             async for chunk in request.stream():
                 body += chunk
                 if len(body) > MAX_BODY:
-                    raise Refused(413, f"a request may have at most {MAX_BODY} bytes")
+                    raise RequestRefused(413, f"a request may have at most {MAX_BODY} bytes")
     except TimeoutError:
-        raise Refused(408, f"the request did not arrive within {BODY_SECONDS:g} seconds") from None
+        raise RequestRefused(408, f"the request did not arrive within {BODY_SECONDS:g} seconds") from None
     try:
         value = json.loads(body or b"{}")
     except (ValueError, RecursionError):
-        raise Refused(400, "the request is not valid JSON") from None
+        raise RequestRefused(400, "the request is not valid JSON") from None
     if not isinstance(value, dict):
-        raise Refused(400, "the request must be a JSON object")
+        raise RequestRefused(400, "the request must be a JSON object")
     return value
 
 
@@ -123,7 +123,7 @@ def whole(body: dict[str, Any], key: str, default: int | None, low: int = 0, hig
     """A whole number within limits; without a default it must be there."""
     value = body.get(key, default)
     if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
-        raise Refused(400, f"'{key}' must be a whole number from {low} to {high}")
+        raise RequestRefused(400, f"'{key}' must be a whole number from {low} to {high}")
     return value
 
 
@@ -131,7 +131,7 @@ def text(body: dict[str, Any], key: str, default: str | None = None, longest: in
     """A text within limits; without a default it must be there."""
     value = body.get(key, default)
     if not isinstance(value, str) or len(value) > longest or not _storable(value):
-        raise Refused(400, f"'{key}' must be a text of at most {longest} characters")
+        raise RequestRefused(400, f"'{key}' must be a text of at most {longest} characters")
     return value
 
 

@@ -21,6 +21,6 @@ as fast at a batch of ten (``python -m benchmarks.steps``):
 """
 
 from chase.learning.fused.network import FusedNet, Prepared, fused_for
-from chase.learning.fused.ranking import FusedRanking
+from chase.learning.fused.predictor import FusedRanking
 
 __all__ = ["FusedNet", "FusedRanking", "Prepared", "fused_for"]

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from chase.learning.fused.buffers import Buffers
 from chase.learning.fused.conv import FACTORS, PooledConv
 from chase.learning.fused.parameters import FlatParameters, cut
-from chase.learning.fused.ranking import FusedRanking
+from chase.learning.fused.predictor import FusedRanking
 from chase.learning.fused.trace import own_form
 from chase.models.catalog import SAMPLE_SHAPE
 from chase.models.convnets import CifarCNN, MnistCNN, TinyCNN

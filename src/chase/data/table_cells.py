@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from chase.core.errors import DataError
 from chase.data.pictures import RAW
-from chase.data.tables import Table, class_names
+from chase.data.tabular_files import Table, class_names
 
 SEPARATORS = (";", "|", ",")
 MANY_NUMBERS = 20

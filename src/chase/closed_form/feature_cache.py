@@ -26,7 +26,7 @@ KEPT = 24
 CHUNK = 512
 
 
-class FeatureStore:
+class FeatureCache:
     """The features of one set of samples under one set of parameters."""
 
     def __init__(self, feature_map: FeatureMap, params: Arrays, samples: Samples, key: str) -> None:

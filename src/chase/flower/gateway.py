@@ -43,7 +43,7 @@ class Refuse(Exception):
         self.status, self.why = status, why
 
 
-class Guard:
+class Gateway:
     """Wraps Flower's application."""
 
     def __init__(self, app: App, secret: str, most_answer: int) -> None:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 from chase.data import sources
-from chase.data.findings import findings
+from chase.data.oddities import oddities
 
 
 def load(path: Path, rows: list[str]) -> list[str]:
     path.write_text("text,label\n" + "\n".join(rows) + "\n")
-    return findings(sources.load(str(path)))
+    return oddities(sources.load(str(path)))
 
 
 def test_one_class_classes_that_mean_nothing_and_uneven_classes(tmp_path: Path) -> None:
@@ -37,7 +37,7 @@ def test_different_texts_with_equal_words_numbers_are_not_called_equal(tmp_path:
     data = sources.load(str(path))
     tokens = data.train.inputs.numpy()
     assert len({row.tobytes() for row in tokens}) < len(tokens)  # else this test tests nothing
-    assert findings(data) == []
+    assert oddities(data) == []
     assert not any("also in the training part" in problem for problem in data.problems)
 
 
@@ -52,7 +52,7 @@ def test_contradictions_across_parts_and_past_an_unlabelled_twin(tmp_path: Path)
         "id,text,label\n" + "".join(f"r{n},t{n},{'ab'[n % 2]}\n" for n in range(20))
     )
     (tmp_path / "set" / "test.csv").write_text("id,text,label\nx1,t3,a\nx2,t4,a\nx3,new,b\n")
-    found = findings(sources.load(str(tmp_path / "set")))
+    found = oddities(sources.load(str(tmp_path / "set")))
     assert found == ["1 sample occurs more than once with different labels (first: test sample x1 ('a') and r3 ('b'))"]
     rows = ["same,a", "same,", "same,b"] + [f"t{n},{'ab'[n % 2]}" for n in range(30)]
     assert any("with different labels" in f for f in load(tmp_path / "h.csv", rows))

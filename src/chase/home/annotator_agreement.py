@@ -56,7 +56,7 @@ class ClassAgreement:
 
 
 @dataclass(frozen=True)
-class Agreement:
+class AnnotatorAgreement:
     """All of it."""
 
     samples: int
@@ -121,7 +121,7 @@ def _pair(first: str, second: str, both: Sequence[tuple[int, int]], num_classes:
     return Pair(first, second, n, float(np.trace(table) / n), kappa)
 
 
-def agreement(votes: Sequence[Vote], classes: Sequence[str]) -> Agreement:
+def agreement(votes: Sequence[Vote], classes: Sequence[str]) -> AnnotatorAgreement:
     """How far these votes agree; a person has at most one vote per sample."""
     by_sample: dict[int, dict[str, int]] = {}
     for sample, who, label in votes:
@@ -142,4 +142,4 @@ def agreement(votes: Sequence[Vote], classes: Sequence[str]) -> Agreement:
         )
         for c, name in ((c, classes[c]) for c in used)
     )
-    return Agreement(len(shared), _alpha(counts, "alpha"), tuple(pairs), per_class)
+    return AnnotatorAgreement(len(shared), _alpha(counts, "alpha"), tuple(pairs), per_class)

@@ -18,7 +18,7 @@ from chase.core.messages import RoundOrder
 from chase.core.weights import digest
 from chase.home.home import Home
 from chase.home.inbox import Given
-from chase.home.store import HomeStore, resident
+from chase.home.store import ClientStore, resident
 from chase.models.catalog import NetSpec, build
 from chase.models.net import get_weights
 from chase.settings import from_mapping
@@ -34,7 +34,7 @@ def client_of(home: Home, strategy: str = "random", patience: int = 0) -> Client
     settings = from_mapping(values).resolved()
     start = ClientState.start(home.samples()[0], np.array(list(INITIAL)), np.array(list(INITIAL.values())))
     context = ClientContext(0, settings, resident(home), NET, len(ANIMALS), Behaviour(4, 1))
-    store = HomeStore(home, start)
+    store = ClientStore(home, start)
     return Client(context, store, store)
 
 
@@ -167,7 +167,7 @@ def test_an_undo_between_taking_in_and_saving_leaves_the_answer_standing(home: H
     sample = int(client.take_turn(order(2)).state.pools.asked[0])
     home.inbox.answer(Given(sample, 1, anna))
     store = client._store
-    assert isinstance(store, HomeStore)
+    assert isinstance(store, ClientStore)
     store.committed("run", 3)
     assert [a.sample for a in store.answers(2)] == [sample]
     assert home.inbox.undo(anna)[0]["stands"]

@@ -13,7 +13,7 @@ UNEVEN = 20
 """A class with this many times the samples of another is worth a word."""
 
 
-def findings(data: DataSet) -> list[str]:
+def oddities(data: DataSet) -> list[str]:
     """One sentence per oddity."""
     return [*_classes(data), *_twins(data), *_without_label(data)]
 

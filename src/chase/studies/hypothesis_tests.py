@@ -1,0 +1,146 @@
+"""What the finished runs say to each hypothesis.
+
+A comparison pairs two arms by seed, perhaps of different scenes, on the mean accuracy of the last five rounds that
+both have. From six seeds on a paired t-test decides, Holm-corrected over all comparisons of the page; below, a verdict
+only says on which side of zero the interval lies.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from chase.report.runs import MethodRuns, RunData, accuracy
+from chase.report.statistics import ABOVE, BELOW, HIGHER, LOWER, TEST_FROM, Difference, holm, paired, paired_p
+from chase.studies.hypotheses import DEFAULTS, HYPOTHESES, Hypothesis, Where
+from chase.studies.results import StudyResult
+from chase.studies.scene_tables import changed
+
+LAST = 5
+"""Rounds at the end whose mean accuracy counts."""
+
+SUPPORTED, CONTRADICTED, OPEN, NOT_RUN = "supported", "contradicted", "not decided", "not run"
+STUDIES_READ = frozenset({"why", "authors", "few-labels", "ablation"})
+"""Studies that a hypothesis may read: their arms have the labels that hypotheses name."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What the runs say to a hypothesis on one data set."""
+
+    hypothesis: Hypothesis
+    data: str
+    difference: Difference
+    rounds: int = 0
+    """The last round that counts."""
+
+    @property
+    def seeds(self) -> int:
+        """Seeds that both arms have."""
+        return int(self.difference.values.size)
+
+    @property
+    def verdict(self) -> str:
+        """Supported, contradicted, not decided or not run; with what it rests on where that is no test."""
+        found = self.difference
+        if not self.seeds:
+            return NOT_RUN
+        if self.seeds == 1:
+            return f"{OPEN} (one seed)"
+        said = {HIGHER: SUPPORTED, ABOVE: SUPPORTED, LOWER: CONTRADICTED, BELOW: CONTRADICTED}.get(found.verdict)
+        if said is None:
+            return f"{OPEN} (within noise)"
+        return said if found.p is not None else f"{said} ({found.verdict}, untested)"
+
+    @property
+    def holds(self) -> bool:
+        """Whether the hypothesis is supported."""
+        return self.verdict.startswith(SUPPORTED)
+
+    @property
+    def fails(self) -> bool:
+        """Whether the hypothesis is contradicted."""
+        return self.verdict.startswith(CONTRADICTED)
+
+    @property
+    def open(self) -> bool:
+        """Whether there are runs, but no decision."""
+        return self.verdict.startswith(OPEN)
+
+
+@dataclass(frozen=True)
+class Group:
+    """An arm in a scene, with its finished runs."""
+
+    arm: str
+    settings: Mapping[str, Any]
+    method: MethodRuns
+    changed: Mapping[str, Any] = field(default_factory=dict)
+    """Settings of the scene that are not the preset's."""
+    planned: int = 0
+    """Seeds that the study wants of it."""
+
+    @property
+    def rounds(self) -> int:
+        """Rounds that all its runs have."""
+        return min(len(run.metrics) for run in self.method.runs)
+
+
+def groups_of(studies: Sequence[StudyResult]) -> list[Group]:
+    """Every arm with a finished run, of every scene of the studies that the page reads; none stands twice."""
+    found: dict[tuple[Any, ...], Group] = {}
+    for result in studies:
+        for scene in result.scenes if result.study.name in STUDIES_READ else ():
+            own = scene.jobs[0].settings.model_dump()
+            done = {job.arm for job in scene.jobs if job.name in scene.finished}
+            for method in scene.methods:
+                if method.label in done:
+                    seeds = sum(job.arm == method.label for job in scene.jobs)
+                    group = Group(method.label, own, method, changed(scene), seeds)
+                    runs = tuple(run.path.name for run in method.runs)
+                    found.setdefault((method.label, runs, group.rounds), group)
+    return list(found.values())
+
+
+def candidates(groups: Sequence[Group], data: str, where: Where) -> list[Group]:
+    """The groups of an arm on a data set under the settings that a hypothesis names, and no others."""
+    wanted = {**DEFAULTS, **where.settings, "data": data}
+    own = [g for g in groups if g.arm == where.arm and g.changed.keys() <= wanted.keys()]
+    return [g for g in own if all(g.settings.get(key) == value for key, value in wanted.items())]
+
+
+def last_rounds(run: RunData, end: int) -> float:
+    """Mean accuracy in percent of the last five rounds up to ``end``."""
+    found = accuracy(run)[(run.rounds > end - LAST) & (run.rounds <= end)]
+    return float(found.mean()) if found.size else float("nan")
+
+
+def compare(groups: Sequence[Group], hypothesis: Hypothesis, data: str) -> Finding:
+    """More minus less, by seed; of several pairs of groups that fit, the one with most seeds, then most rounds."""
+    found = [Finding(hypothesis, data, Difference(hypothesis.key, np.empty(0)))]
+    for more in candidates(groups, data, hypothesis.more):
+        if hypothesis.measure is not None:
+            values = np.array([hypothesis.measure(run) for run in more.method.runs])
+            found.append(
+                Finding(hypothesis, data, Difference(hypothesis.key, values[np.isfinite(values)]), more.rounds)
+            )
+            continue
+        for less in candidates(groups, data, hypothesis.less):
+            end = min(more.rounds, less.rounds)
+            values = paired(more.method, less.method, partial(last_rounds, end=end))
+            found.append(Finding(hypothesis, data, Difference(hypothesis.key, values), end))
+    return max(found, key=lambda finding: (finding.seeds, finding.rounds))
+
+
+def findings_of(groups: Sequence[Group]) -> list[Finding]:
+    """All hypotheses on all their data sets, those with enough seeds tested together."""
+    found = [compare(groups, hypothesis, data) for hypothesis in HYPOTHESES for data in hypothesis.data]
+    tested = [place for place, finding in enumerate(found) if finding.seeds >= TEST_FROM]
+    corrected = holm([paired_p(found[place].difference.values) for place in tested])
+    for place, p in zip(tested, corrected, strict=True):
+        found[place] = replace(found[place], difference=replace(found[place].difference, p=p))
+    return found
