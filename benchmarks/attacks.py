@@ -26,6 +26,7 @@ from typing import Any
 import httpx
 from starlette.requests import Request
 
+from chase.core.files import held_by
 from chase.federation.diary import events, state
 from chase.federation.ops import launch
 from chase.federation.ops.processes import Supervisor
@@ -34,7 +35,7 @@ from chase.federation.ops.setup import Loopback
 from chase.federation.rollback import roll_back
 from chase.federation.rules import Rules
 from chase.home.store import ClientStore
-from chase.run.record import Record
+from chase.run.record import LOCK, Record
 from chase.settings import load
 from chase.site.place import Site
 
@@ -244,7 +245,7 @@ class Drill:
         self.supervisor.stop("site-b")
         self.extend(14)
         self.until(lambda s: s.get("phase") == "round")
-        os.kill(launch.server_pid(self.federation.run), signal.SIGKILL)
+        os.kill(held_by(self.federation.run / LOCK).pid, signal.SIGKILL)
         self.until(lambda s: len(Record.open(self.federation.run).metrics) >= 13)
         self.row("kill -9 of the server", self.told("server gone"), self.line(13)["took_part"] == 3)
         os.kill(self.supervisor.pid("site-c"), signal.SIGKILL)

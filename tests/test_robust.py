@@ -8,7 +8,7 @@ from support import small_settings
 
 from chase.core.errors import UpdateError
 from chase.core.messages import ClientUpdate, RoundOrder
-from chase.server.robust import bound_norms, capped_shares, change_norm, median, scaled_change, trimmed_mean
+from chase.server.robust import capped_shares, change_norm, median, scaled_change, sort_norms, trimmed_mean
 from chase.server.server import Server
 
 START = {"w": np.array([1.0, 1.0], dtype=np.float32), "count": np.array(3, dtype=np.int64)}
@@ -24,22 +24,21 @@ def test_the_length_of_a_change_by_hand() -> None:
 
 
 def test_an_update_times_a_thousand_is_refused_and_a_large_one_is_clipped() -> None:
-    updates = {n: (START, moved(1, 0)) for n in range(3)}
-    updates |= {3: (START, moved(0, 8)), 4: (START, moved(1000, 0))}
-    found = bound_norms(updates, clip=5, refuse=50)
-    assert found.reference == pytest.approx(1.0)
-    assert sorted(found.weights) == [0, 1, 2, 3]
-    assert found.refused == {4: pytest.approx(1000)}
-    assert found.clipped == {3: pytest.approx(8)}
-    assert found.weights[3]["w"].tolist() == [1.0, 6.0]
-    assert found.weights[3]["count"] == 4
-    assert found.weights[0] is updates[0][1]  # others stay as they are, bit for bit
+    updates = {n: moved(1, 0) for n in range(3)} | {3: moved(0, 8), 4: moved(1000, 0)}
+    norms = {n: change_norm(START, update) for n, update in updates.items()}
+    clipped, refused, reference = sort_norms(norms, clip=5, refuse=50)
+    assert reference == pytest.approx(1.0)
+    assert refused == {4: pytest.approx(1000)}
+    assert clipped == {3: pytest.approx(8)}
+    bounded = scaled_change(START, updates[3], 5 / clipped[3])
+    assert bounded["w"].tolist() == [1.0, 6.0]
+    assert bounded["count"] == 4
 
 
 def test_two_updates_are_measured_against_an_earlier_round_or_not_at_all() -> None:
-    two = {0: (START, moved(1, 0)), 1: (START, moved(1000, 0))}
-    assert bound_norms(two, 5, 50).refused == {}
-    assert list(bound_norms(two, 5, 50, reference=2.0).refused) == [1]
+    two = {0: 1.0, 1: 1000.0}
+    assert sort_norms(two, 5, 50)[1] == {}
+    assert list(sort_norms(two, 5, 50, reference=2.0)[1]) == [1]
 
 
 def test_median_and_trimmed_mean_by_hand() -> None:

@@ -15,7 +15,7 @@ from data_files import encode, pixels
 from chase.core.errors import DataError
 from chase.data import hub, sources, table_cells, tabular_files
 from chase.data.options import DataOptions
-from chase.data.texts import BUCKETS, LETTERS, characters, word_token, words
+from chase.data.texts import BUCKETS, LETTERS, characters, word_token, words_and_cut
 
 
 def fill_folder(root: Path, name: str, count: int, brightness: int, size: int = 6, channels: int = 3) -> None:
@@ -230,10 +230,11 @@ def test_labels_of_a_parquet_outside_its_class_list(tmp_path):
 
 def test_words_are_hashed_the_same_everywhere():
     assert word_token("good") == 4816
-    tokens = words(["Good, GOOD dog", "", "a b c d e f g"], 4)
+    tokens, cut = words_and_cut(["Good, GOOD dog", "", "a b c d e f g"], 4)
     assert tokens[0].tolist() == [word_token("good"), word_token(","), word_token("good"), word_token("dog")]
     assert tokens[1].tolist() == [0, 0, 0, 0]
     assert (tokens[2] > 0).all()
+    assert cut == 1
 
 
 def test_characters_keep_the_end_of_a_text():

@@ -11,7 +11,7 @@ from PIL import Image
 
 from chase.data.images import decode
 from chase.data.options import DataOptions
-from chase.data.pictures import PictureError, read_header, read_picture, to_network, to_png
+from chase.data.pictures import PictureError, read_header, read_picture, rescale, reshape, to_png
 
 
 def save(path: Path, array: np.ndarray, **options: object) -> Path:
@@ -107,14 +107,14 @@ def test_the_screen_and_the_network_see_the_same_window(tmp_path: Path) -> None:
     wide = np.array([[0, 1000, 2000, 4000]], dtype=np.uint16)[None]
     shown = np.asarray(Image.open(io.BytesIO(to_png(wide, (0.0, 2000.0)))))
     assert shown.tolist() == [[0, 128, 255, 255]]
-    assert np.rint(to_network(wide, (0.0, 2000.0))[0]).astype(int).tolist() == shown.tolist()
+    assert np.rint(rescale(wide, (0.0, 2000.0))[0]).astype(int).tolist() == shown.tolist()
     own = np.asarray(Image.open(io.BytesIO(to_png(wide))))
     assert own.tolist() == [[0, 64, 128, 255]]
 
 
 def test_resizing_keeps_the_range(tmp_path: Path) -> None:
     wide = np.full((1, 8, 8), 3000, dtype=np.uint16)
-    small = to_network(wide, (0.0, 6000.0), channels=3, size=4)
+    small = rescale(reshape(wide, channels=3, size=4), (0.0, 6000.0))
     assert small.shape == (3, 4, 4)
     assert small == pytest.approx(127.5)
 

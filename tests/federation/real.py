@@ -15,16 +15,17 @@ import numpy as np
 from support import final_weights, timeless
 
 from chase.client.state import ClientState
+from chase.core.files import held_by
 from chase.core.processes import group_lives
 from chase.federation.diary import events, state
-from chase.federation.ops.launch import Watch, server_pid
+from chase.federation.ops.launch import Watch
 from chase.federation.ops.processes import Supervisor
 from chase.federation.ops.setup import Loopback
 from chase.federation.rules import Rules
 from chase.home.store import ClientStore
 from chase.run.checkpoint import Checkpoint
 from chase.run.experiment import Experiment
-from chase.run.record import Record
+from chase.run.record import LOCK, Record
 from chase.settings import Settings, load
 from chase.site.place import Site
 
@@ -72,7 +73,7 @@ class Real:
         return [(e["round"], e["site"]) for e in events(self.run) if e["what"] == what]
 
     def kill_server(self) -> None:
-        os.kill(server_pid(self.run), signal.SIGKILL)
+        os.kill(held_by(self.run / LOCK).pid, signal.SIGKILL)
 
     def site(self, name: str) -> Site:
         return Site(self.loopback.homes[name])

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import pytest
 from federation.real import federation_settings, simulated
-from federation.transports import Clock
+from federation.transports import AtOnce, Clock
 from support import final_weights, timeless
 
 from chase.core.errors import CheckpointError, FederationError
@@ -18,7 +17,7 @@ from chase.federation.diary import events, state
 from chase.federation.ops.setup import Loopback, found, site_name
 from chase.federation.rules import Rules
 from chase.federation.run import run_federation
-from chase.federation.transport import Hello, Node, NodeId, Reply, SiteMessage, Tally, Ticket
+from chase.federation.transport import Hello, Reply, SiteMessage, Tally, Ticket
 from chase.run.checkpoint import Checkpoint
 from chase.run.metrics import Metrics
 from chase.run.record import Record, RunHeld
@@ -29,20 +28,12 @@ from chase.site.place import Site
 
 
 @dataclass
-class LocalTransport:
+class LocalTransport(AtOnce):
     """Does at once what a letter asks of a site."""
 
-    homes: Mapping[NodeId, Path]
     stop_after: int = 1_000_000
-    answers: dict[Ticket, Reply] = field(default_factory=dict)
 
-    def nodes(self) -> Mapping[NodeId, Node]:
-        return dict.fromkeys(self.homes, Node())
-
-    def send(self, letters: Sequence[SiteMessage]) -> list[Ticket | None]:
-        return [self._do(letter) for letter in letters]
-
-    def _do(self, letter: SiteMessage) -> Ticket:
+    def do(self, letter: SiteMessage) -> Ticket:
         if letter.order is not None and letter.order.round > self.stop_after:
             raise KeyboardInterrupt
         site, ticket = Site(self.homes[letter.node]), f"{len(self.answers)}"
@@ -57,9 +48,6 @@ class LocalTransport:
         site.close()
         self.answers[ticket] = Reply(ticket, body)
         return ticket
-
-    def collect(self, tickets: Collection[Ticket]) -> list[Reply]:
-        return [self.answers[t] for t in tickets]
 
 
 def transport_of(loopback: Loopback) -> LocalTransport:

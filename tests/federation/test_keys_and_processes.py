@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import os
 import signal
 import ssl
@@ -18,7 +19,6 @@ from chase.federation.ops.processes import (
     Supervisor,
     alive,
     end_groups,
-    job_pid,
     running,
     take_down,
 )
@@ -155,7 +155,7 @@ def test_however_a_supervisor_ends_its_processes_end_too(tmp_path: Path, how: st
     boss = subprocess.Popen([sys.executable, "-c", BOSS, str(registry), str(tmp_path / "log"), SLEEPER[2]])
     try:
         wait_until(lambda: registry.exists() and "a" in running(registry))
-        group = job_pid(registry, "a")
+        group = json.loads(registry.read_text())["jobs"]["a"]["pid"]
         wait_until(lambda: len(children(group)) == 1)
         if how == "take_down":
             assert take_down(registry)

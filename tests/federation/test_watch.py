@@ -60,7 +60,7 @@ def test_a_look_at_the_wrong_moment_does_not_keep_a_server_out(federation: Feder
                 pass
     with Record.open(federation.run).held():
         assert launch.server_lives(federation.run)
-        assert launch.server_pid(federation.run) == os.getpid()
+        assert held_by(federation.run / LOCK).pid == os.getpid()
     assert not launch.server_lives(federation.run)
 
 

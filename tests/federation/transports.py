@@ -92,6 +92,26 @@ class FakeTransport:
 
 
 @dataclass
+class AtOnce:
+    """A transport whose sites answer as soon as a letter is sent; ``do`` says how."""
+
+    homes: Mapping[NodeId, Path]
+    answers: dict[Ticket, Reply] = field(default_factory=dict)
+
+    def nodes(self) -> Mapping[NodeId, Node]:
+        return dict.fromkeys(self.homes, Node())
+
+    def send(self, letters: Sequence[SiteMessage]) -> list[Ticket | None]:
+        return [self.do(letter) for letter in letters]
+
+    def do(self, letter: SiteMessage) -> Ticket:
+        raise NotImplementedError
+
+    def collect(self, tickets: Collection[Ticket]) -> list[Reply]:
+        return [self.answers[t] for t in tickets if t in self.answers]
+
+
+@dataclass
 class ThreeSites:
     """Three sites called a, b and c at nodes 10, 11 and 12."""
 

@@ -2,38 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 
+from federation.transports import AtOnce
 from flwr.app import Message
 from flwr.supercore.task_identity import TaskIdentity
 
-from chase.federation.transport import Node, NodeId, Reply, SiteMessage, Ticket
+from chase.federation.transport import NodeId, Reply, SiteMessage, Ticket
 from chase.flower import client_app, codec
 from chase.flower.packing import pack_message, read_message
 
 
 @dataclass
-class Wire:
+class Wire(AtOnce):
     """Sites answer at once with the installed client; some answers are lost."""
 
-    homes: Mapping[NodeId, Path]
     lost: set[tuple[NodeId, str]] = field(default_factory=set)
     """(node, kind) whose answers never come."""
     rounds: tuple[int, ...] | None = None
     """The rounds in which answers are lost; None = all."""
     seen: list[tuple[NodeId, str, list[bytes]]] = field(default_factory=list)
     """All that the server received."""
-    answers: dict[Ticket, Reply] = field(default_factory=dict)
 
-    def nodes(self) -> Mapping[NodeId, Node]:
-        return dict.fromkeys(self.homes, Node())
-
-    def send(self, letters: Sequence[SiteMessage]) -> list[Ticket | None]:
-        return [self._do(letter) for letter in letters]
-
-    def _do(self, letter: SiteMessage) -> Ticket:
+    def do(self, letter: SiteMessage) -> Ticket:
         TaskIdentity.run_id, TaskIdentity.node_id, TaskIdentity.task_id = 1, 1, 1
         ticket = f"{len(self.seen)}-{letter.node}-{letter.kind}"
         down = Message(codec.pack_letter(letter), dst_node_id=letter.node, message_type=codec.KINDS[letter.kind])
@@ -47,6 +38,3 @@ class Wire:
         failed = isinstance(body, codec.Failure)
         self.answers[ticket] = Reply(ticket, None, body.reason, not body.again) if failed else Reply(ticket, body)
         return ticket
-
-    def collect(self, tickets: Collection[Ticket]) -> list[Reply]:
-        return [self.answers[t] for t in tickets if t in self.answers]

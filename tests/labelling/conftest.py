@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from desks import CHROMIUM, FLAGS, Desk
-from homes import ask, image_home, served
+from desks import CHROMIUM, FLAGS, Desk, desk_at
+from homes import ask, image_home
 from playwright.sync_api import Browser, sync_playwright
 
 
@@ -36,9 +36,5 @@ def desks(chromium: Browser) -> Iterator[list[Desk]]:
 def desk(tmp_path: Path, chromium: Browser, desks: list[Desk]) -> Iterator[Desk]:
     home = image_home(tmp_path / "home")
     ask(home, range(30))
-    with served(home) as where:
-        desks.append(Desk(home, where, chromium))
-        yield desks[0]
-        for context in desks[0].contexts:
-            context.close()
-        desks[0].contexts.clear()
+    with desk_at(home, chromium, desks) as one:
+        yield one

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
+from homes import served
 from playwright.sync_api import Browser, BrowserContext, Page, expect
 
 from chase.home.home import Home
@@ -107,3 +109,15 @@ def label_one(page: Page) -> tuple[int, int]:
     page.keyboard.press("123"[sample % 3])
     expect(page.locator("#sample-name")).not_to_have_text(f"sample {sample}")
     return sample, sample % 3
+
+
+@contextmanager
+def desk_at(home: Home, chromium: Browser, desks: list[Desk]) -> Iterator[Desk]:
+    """A desk at the page of a home, noted among ``desks``."""
+    with served(home) as where:
+        desk = Desk(home, where, chromium)
+        desks.append(desk)
+        yield desk
+        for context in desk.contexts:
+            context.close()
+        desk.contexts.clear()

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from desks import Desk, needs_chromium, on_screen
-from homes import ask, image_home, served
+from desks import Desk, desk_at, needs_chromium, on_screen
+from homes import ask, image_home
 from PIL import Image
 from playwright.sync_api import Browser, Page, expect
 
@@ -29,12 +29,8 @@ def home(tmp_path: Path) -> Home:
 
 @pytest.fixture
 def desk(home: Home, chromium: Browser, desks: list[Desk]) -> Iterator[Desk]:
-    with served(home) as where:
-        desks.append(Desk(home, where, chromium))
-        yield desks[0]
-        for context in desks[0].contexts:
-            context.close()
-        desks[0].contexts.clear()
+    with desk_at(home, chromium, desks) as one:
+        yield one
 
 
 def sit(desk: Desk, name: str, **options: object) -> Page:

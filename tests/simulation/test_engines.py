@@ -107,7 +107,7 @@ def test_a_worker_that_dies_is_replaced_and_named(tmp_path: Path) -> None:
         weights = get_weights(world.net())
         for round in (1, 2):
             orders = Server("run", chosen, weights).orders(round)
-            os.kill(engine.pids[0], signal.SIGKILL)
+            os.kill(engine._workers[0].process.pid, signal.SIGKILL)
             mine, reference = engine.run_round(orders), plain.run_round(orders)
             assert digest(mine.mean[0]) == digest(reference.mean[0])
             assert [u.num_labeled for u in mine.updates] == [u.num_labeled for u in reference.updates]
@@ -124,7 +124,7 @@ def test_an_idle_worker_that_dies_does_not_end_the_round(tmp_path: Path) -> None
     orders = Server("run", world.settings, get_weights(world.net())).orders(1)
     engine = Workers(world, Checkpoint(tmp_path / "a"), 2)
     try:
-        idle = engine.pids[1]  # one order, so only the first worker gets a task
+        idle = engine._workers[1].process.pid  # one order, so only the first worker gets a task
         engine._workers[0].give = dies_first(engine._workers[0].give, idle)
         result = engine.run_round({0: orders[0]})
     finally:

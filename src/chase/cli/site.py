@@ -20,6 +20,7 @@ from chase.cli.federation import keep_going, need_flower, warn_insecure
 from chase.cli.federation_care import register_site
 from chase.client.build import check_device
 from chase.core.errors import ChaseError, FederationError
+from chase.core.text import split_list
 from chase.data.options import DataOptions
 from chase.federation.ops.processes import running, take_down
 from chase.site import change, samples
@@ -87,12 +88,11 @@ def init(
     """Create a site: index its data, fill its pools, create its inbox and its key."""
     if annotator not in ("page", "simulated"):
         raise ChaseError(f"--annotator is page or simulated, not '{annotator}'")
-    listed = tuple(part.strip() for part in classes.split(",") if part.strip())
     options = DataOptions(
         text_column=text_column,
         image_column=image_column,
         label_column=label_column,
-        classes=listed,
+        classes=split_list(classes),
         image_size=image_size,
         channels=channels,
     )

@@ -22,6 +22,7 @@ from chase.cli.cluster import AddressOpt, OnOpt, check_on, jobs_on
 from chase.cli.progress import percent
 from chase.cli.terminal import print_table
 from chase.core.errors import SettingsError
+from chase.core.text import split_list
 from chase.report.cells import Cell
 from chase.report.tables import ReportTable, duration
 from chase.studies import recommend
@@ -101,7 +102,7 @@ def study(
     """Run an experiment of the paper; what is finished already is not run again."""
     check_on(on, address)
     chosen = find_study(name)
-    presets = tuple(part.strip() for part in data.split(",") if part.strip())
+    presets = split_list(data)
     changes = settings_room.parse_changes(change or [])
     fixed = {"seed": "--seeds", "rounds": "--rounds", "data_share": "--scale", "data": "--data"}
     for key, option in fixed.items():

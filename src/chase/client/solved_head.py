@@ -23,8 +23,6 @@ SOLVED = "solved."
 """In an order: prefix of the last layer that was solved from sums."""
 HEAD_SUM = "head_sum."
 """In an update: prefix of the sums for the next one."""
-HEAD = ("head.weight", "head.bias")
-"""The last layer among a network's weights."""
 
 
 def with_linear_head(net: nn.Module) -> Net:

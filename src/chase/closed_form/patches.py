@@ -278,7 +278,7 @@ class _Kernel:
     def __init__(self, shape: Patches, bank: Tensor, offset: Tensor) -> None:
         channels, height, width = shape.image
         self._down, self._across = shape.grid
-        self._channels, self._side, self._t = channels, shape.side, shape.threshold
+        self._side, self._t = shape.side, shape.threshold
         places = self._down * self._across
         # One more column of ones subtracts the offset inside the product.
         self._bank = torch.cat([bank, -offset[None]]).contiguous()

@@ -14,7 +14,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from chase.closed_form.feature_map import Codes, Reals
-from chase.core.errors import UpdateError
 from chase.core.weights import Array, Arrays
 
 CHUNK = 1024
@@ -74,15 +73,6 @@ class Sums:
     def minus_any(self, other: Sums) -> Sums:
         """The difference, which need not be the sums of samples: what a client's labels have changed by."""
         return Sums(*(getattr(self, name) - getattr(other, name) for name in NAMES))
-
-    def minus(self, other: Sums) -> Sums:
-        """The sums without samples that were added before."""
-        left = self.minus_any(other)
-        if (left.counts < 0).any():
-            raise UpdateError(
-                "more samples of a class would be removed than there are: the sums do not belong together"
-            )
-        return left
 
     def to_arrays(self) -> dict[str, Array]:
         """Named arrays for a message or a file; of the symmetric matrix one half."""

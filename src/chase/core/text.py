@@ -1,4 +1,4 @@
-"""Texts that came from elsewhere, made safe for a terminal, a log line and a page."""
+"""Texts that came from elsewhere: made safe for a terminal, a log line and a page; lists of names taken apart."""
 
 from __future__ import annotations
 
@@ -15,3 +15,8 @@ def clean(text: str, most: int = LONGEST) -> str:
     kept = "".join(c for c in plain if not unicodedata.category(c).startswith("C"))
     words = " ".join(kept.split())
     return words if len(words) <= most and len(text) <= 4 * most else words[: most - 3] + "..."
+
+
+def split_list(text: str) -> tuple[str, ...]:
+    """Names separated by commas."""
+    return tuple(part.strip() for part in text.split(",") if part.strip())

@@ -1,7 +1,7 @@
 """The one reader of picture files: training, prediction and the labelling page all go through it.
 
     read_picture(raw)            a file -> its values as they are: (channels, height, width), full range
-    to_network(picture, ...)     those values -> what a network takes, by ONE scale for the whole data set
+    reshape, rescale             those values -> what a network takes, by ONE scale for the whole data set
     to_png(picture, window)      those values -> an 8-bit PNG for a screen, by a window (lowest, highest value)
 
 Rules: 8-bit pictures stay uint8, 16-bit grey ones uint16, anything wider float32. The EXIF rotation is applied. Grey
@@ -99,15 +99,6 @@ def read_header(raw: RAW | None) -> Header:
             return Header(*size, not _is_grey(image), _depth(image.mode), int(getattr(image, "n_frames", 1)))
     except _UNREADABLE as error:
         raise PictureError(_reason(error)) from None
-
-
-def to_network(picture: Values, scale: Scale = BYTE, channels: int = 0, size: int | Size = 0) -> Values:
-    """What a network takes of a picture: uint8 for the scale of 8-bit pictures, else float32 from 0 to 255.
-
-    ``channels`` 1 or 3 turns it to grey or colour, ``size`` resizes it to a square or to (height, width); 0 leaves it
-    as it is.
-    """
-    return rescale(reshape(picture, channels, size), scale)
 
 
 def reshape(picture: Values, channels: int = 0, size: int | Size = 0) -> Values:

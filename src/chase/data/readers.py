@@ -10,7 +10,7 @@ from typing import Any
 from chase.core.errors import DataError
 from chase.data import columns, folders
 from chase.data.assemble import Raw
-from chase.data.images import decode
+from chase.data.images import Images, decode
 from chase.data.options import DataOptions
 from chase.data.resident import Column
 from chase.data.table_cells import ids_as_text, image_cells, labels_as_text, owners_as_text, refuse_other_tasks
@@ -50,18 +50,7 @@ def read_folder(part: PartFiles, options: DataOptions) -> Raw:
     inside = [file.is_relative_to(root) for file in files]
     names = [str(f.relative_to(named_from)) if here else f.name for f, here in zip(files, inside, strict=True)]
     labels = [folders.label_of(f, root) if here else None for f, here in zip(files, inside, strict=True)]
-    images = decode(files, names, options)
-    kept = images.kept.tolist()
-    return Raw(
-        "image",
-        images.pixels,
-        pick(labels, kept),
-        pick(names, kept),
-        where=[str(files[row]) for row in kept],
-        problems=problems + images.problems,
-        scale=images.scale,
-        seconds=images.seconds,
-    )
+    return _image_samples(decode(files, names, options), labels, names, [str(file) for file in files], problems)
 
 
 def read_images(table: Table, options: DataOptions) -> Raw:
@@ -71,18 +60,30 @@ def read_images(table: Table, options: DataOptions) -> Raw:
     names = ids_as_text(table, options.id_column, paths)
     shown = [f"{path} ({table.where(row)})" if path else f"in {table.where(row)}" for row, path in enumerate(paths)]
     images = decode(raws, shown, options)
+    where = [table.where(row) for row in range(len(raws))]
+    files = [path or "" if isinstance(raw, Path) else "" for raw, path in zip(raws, paths, strict=True)]
+    kept = images.kept.tolist()
+    return replace(
+        _image_samples(images, labels, names, where, table.problems),
+        owners=None if owners is None else pick(owners, kept),
+        files=pick(files, kept),
+    )
+
+
+def _image_samples(
+    images: Images, labels: Sequence[str | None], names: Sequence[str], where: Sequence[str], problems: tuple[str, ...]
+) -> Raw:
+    """Those of the samples whose images could be read."""
     kept = images.kept.tolist()
     return Raw(
         "image",
         images.pixels,
         pick(labels, kept),
         pick(names, kept),
-        where=[table.where(row) for row in kept],
-        owners=None if owners is None else pick(owners, kept),
-        problems=table.problems + images.problems,
+        where=pick(where, kept),
+        problems=problems + images.problems,
         scale=images.scale,
         seconds=images.seconds,
-        files=[paths[row] or "" if isinstance(raws[row], Path) else "" for row in kept],
     )
 
 

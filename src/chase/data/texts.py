@@ -35,13 +35,8 @@ def word_token(word: str) -> int:
     return 1 + zlib.crc32(word.encode()) % (BUCKETS - 1)
 
 
-def words(texts: Sequence[str], length: int) -> NDArray[np.int16]:
-    """The first ``length`` words of each text as hashed tokens, padded with 0 -> (texts, length)."""
-    return _words_and_cut(texts, length)[0]
-
-
-def _words_and_cut(texts: Sequence[str], length: int) -> tuple[NDArray[np.int16], int]:
-    """The tokens, and how many texts have more words than that."""
+def words_and_cut(texts: Sequence[str], length: int) -> tuple[NDArray[np.int16], int]:
+    """The first ``length`` words of each text as hashed tokens, padded with 0 -> (texts, length); how many had more."""
     out, cut = np.zeros((len(texts), length), dtype=np.int16), 0
     for row, text in enumerate(texts):
         found = _WORD.findall(text.lower())
@@ -66,5 +61,5 @@ def tokenize(texts: Sequence[str], how: str, length: int) -> tuple[NDArray[np.in
     """Tokens (texts, length), the size of the vocabulary, and how many texts were cut at that length."""
     if how == "characters":
         return characters(texts, length), len(LETTERS), sum(len(text) > length for text in texts)
-    tokens, cut = _words_and_cut(texts, length)
+    tokens, cut = words_and_cut(texts, length)
     return tokens, BUCKETS, cut

@@ -91,21 +91,21 @@ def hello(site: Site, records: RecordDict) -> RecordDict:
     return codec.pack_hello(Hello(site.card.name, tuple(objections), *turn.sizes(site)))
 
 
-def accepted(site: Site, header: dict[str, Any]) -> dict[str, Any]:
-    """The privacy rules of an order; one under settings or rules that the site's people did not accept is refused."""
+def accepted(site: Site, records: RecordDict) -> tuple[dict[str, Any], Settings, dict[str, Any]]:
+    """Header, settings and privacy rules of an order; one that the site's people did not accept is refused."""
+    header = codec.header_of(records)
+    settings = settings_of(header)
+    turn.check_agreement(site, settings, header["agreement"])
     rules: dict[str, Any] = header["rules"]
     changed = approval.changes(site.path, header["settings"] | rules)
     if changed:
         raise AgreementError(f"settings that nobody here has accepted (`chase site accept`): {'; '.join(changed)}")
-    return rules
+    return header, settings, rules
 
 
 def take_turn(site: Site, records: RecordDict) -> RecordDict:
     """A turn."""
-    header = codec.header_of(records)
-    settings = settings_of(header)
-    turn.check_agreement(site, settings, header["agreement"])
-    rules = accepted(site, header)
+    header, settings, rules = accepted(site, records)
     order, recover = codec.order_of(records, header), bool(header.get("recover"))
     update = turn.take_turn(site, settings, int(header["number"]), order, recover)
     if rules["dp_epsilon"]:
@@ -137,10 +137,7 @@ def secure_step(step: str) -> Handler:
 
 def tally(site: Site, records: RecordDict) -> RecordDict:
     """The held-out part under a model."""
-    header = codec.header_of(records)
-    settings = settings_of(header)
-    turn.check_agreement(site, settings, header["agreement"])
-    rules = accepted(site, header)
+    header, settings, rules = accepted(site, records)
     found = turn.tally(site, settings, codec.take_arrays(records, "weights"))
     if rules["secure"]:
         words = encode(np.array(found, dtype=np.float64))

@@ -194,32 +194,13 @@ def take_in(
                 if given is None:
                     outcome.unchanged += 1
                 else:
-                    _answer(home, given, who)
+                    home.answer(given, who.name, "import", answered_at=stamp(given.answered_at))
                     outcome.accepted += 1
             except AnswerRefused as refused:
                 outcome.refused.append(f"{line.where}: {refused}")
         if outcome.refused and not keep_good:
             raise LabelError(_sentence(outcome.refused))
     return outcome
-
-
-def _answer(home: Home, given: Given, who: Person) -> None:
-    """Through the door, with a line in the audit log."""
-    before = home.inbox.current(given.sample)
-    number = home.inbox.answer(given)
-    home.audit.note(
-        who.name,
-        "import",
-        given.sample,
-        answer=number,
-        label=given.label,
-        reason=given.reason,
-        unsure=given.unsure,
-        comment=given.comment,
-        saw_model=given.saw_model,
-        answered_at=stamp(given.answered_at),
-        label_before=None if before is None else before["label"],
-    )
 
 
 def _sentence(refused: list[str]) -> str:

@@ -122,6 +122,15 @@ class Home:
         except (SafetensorError, OSError) as error:
             raise LabelError(f"cannot read {file}: {error}") from None
 
+    def answer(self, given: Given, who: str, what: str, **detail: Any) -> int:
+        """An answer through the inbox's checks, with a line in the audit log; returns its number."""
+        before = self.inbox.current(given.sample)
+        number = self.inbox.answer(given)
+        said = {key: getattr(given, key) for key in ("label", "reason", "unsure", "comment", "saw_model")}
+        label_before = None if before is None else before["label"]
+        self.audit.note(who, what, given.sample, answer=number, label_before=label_before, **said, **detail)
+        return number
+
     def close(self) -> None:
         """Close the inbox."""
         self.database.close()

@@ -1,6 +1,6 @@
 """What one bad update can do to the average, and how to bound it.
 
-    bound_norms     An update whose change is far larger than the median change of the round is clipped to a multiple of
+    sort_norms      An update whose change is far larger than the median change of the round is clipped to a multiple of
                     it, and refused when it is larger still (Sun et al. 2019, "Can You Really Backdoor FL?").
     median          Coordinate-wise median of the updates, without weights (Yin et al. 2018).
     trimmed_mean    Coordinate-wise mean without the largest and smallest share of values (Yin et al. 2018).
@@ -13,7 +13,6 @@ can say which is the bad one.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -43,41 +42,13 @@ def scaled_change(start: Weights, weights: Weights, factor: float) -> dict[str, 
     return out
 
 
-@dataclass(frozen=True)
-class Bounded:
-    """What became of a round's updates."""
-
-    weights: dict[ClientId, Weights]
-    """Those that count, clipped where they were too large."""
-    clipped: dict[ClientId, float]
-    """How many times the median the change of a clipped update was."""
-    refused: dict[ClientId, float]
-    """Likewise of a refused one."""
-    reference: float
-    """The median change that was measured against; 0 where there was none."""
-
-
-def bound_norms(
-    updates: Mapping[ClientId, tuple[Weights, Weights]], clip: float, refuse: float, reference: float = 0.0
-) -> Bounded:
-    """Clip updates (start, weights) whose change is over ``clip`` times the median, refuse those over ``refuse`` times.
-
-    Of fewer than three updates the median says nothing: an earlier ``reference`` is used, or none.
-    """
-    norms = {client: change_norm(start, weights) for client, (start, weights) in updates.items()}
-    clipped, refused, middle = sort_norms(norms, clip, refuse, reference)
-    kept = {
-        client: scaled_change(start, weights, clip / clipped[client]) if client in clipped else weights
-        for client, (start, weights) in updates.items()
-        if client not in refused
-    }
-    return Bounded(kept, clipped, refused, middle)
-
-
 def sort_norms(
     norms: Mapping[ClientId, float], clip: float, refuse: float, reference: float = 0.0
 ) -> tuple[dict[ClientId, float], dict[ClientId, float], float]:
-    """Who is clipped and who refused, by how many times the median their change is; and that median."""
+    """Who is clipped and who refused, by how many times the median their change is; and that median.
+
+    Of fewer than three updates the median says nothing: an earlier ``reference`` is used, or none.
+    """
     middle = float(np.median(list(norms.values()))) if len(norms) >= 3 else reference
     times = {client: norm / middle if middle > 0 else 0.0 for client, norm in norms.items()}
     refused = {client: much for client, much in times.items() if refuse and much > refuse}

@@ -11,6 +11,7 @@ from chase.acquisition.strategy import AcquisitionStrategy
 from chase.acquisition.uncertainty import LIVE
 from chase.core import plugins
 from chase.core.errors import SettingsError, unknown
+from chase.core.text import split_list
 from chase.data.options import DataOptions
 from chase.server.aggregation import find_server
 from chase.settings.choices import FEATURES, LOGGERS, NAMED, RECOMMENDATION, RECOMMENDED
@@ -190,9 +191,9 @@ class Settings(  # the last group first: pydantic collects the fields of the las
             label_column=self.label_column,
             site_column=self.site_column,
             id_column=self.id_column,
-            columns=_listed(self.columns),
+            columns=split_list(self.columns),
             encoding=self.encoding,
-            classes=_listed(self.classes),
+            classes=split_list(self.classes),
             image_size=self.image_size,
             channels=self.channels,
             normalisation=self.normalisation,
@@ -226,15 +227,10 @@ class Settings(  # the last group first: pydantic collects the fields of the las
         return bool(self.tracks_ev or self.subset)
 
 
-def _listed(text: str) -> tuple[str, ...]:
-    """Names separated by commas."""
-    return tuple(part.strip() for part in text.split(",") if part.strip())
-
-
 def _numbers(key: str, text: str) -> tuple[float, ...]:
     """Numbers separated by commas."""
     try:
-        return tuple(float(part) for part in _listed(text))
+        return tuple(float(part) for part in split_list(text))
     except ValueError:
         raise SettingsError(f"{key} = {text!r} is invalid: give numbers separated by commas") from None
 

@@ -112,11 +112,6 @@ class Workers:
             self.close()
             raise
 
-    @property
-    def pids(self) -> list[int]:
-        """The process ids of the workers."""
-        return [worker.process.pid for worker in self._workers]
-
     def run_round(self, orders: Mapping[ClientId, RoundOrder]) -> RoundResult:
         """One turn of every client that has an order."""
         intake, journal = Intake(self._settings, orders), dict[ClientId, list[dict[str, Any]]]()

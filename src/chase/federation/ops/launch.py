@@ -224,14 +224,6 @@ def submit(federation: FederationDirectory) -> str:
     return control(federation, "submit")
 
 
-def server_pid(run: Path) -> int:
-    """The process that holds the server's side of a run."""
-    holder = held_by(run / LOCK)
-    if holder is None:
-        raise FederationError(f"{run} is not being run: no server holds it")
-    return holder.pid
-
-
 def server_lives(run: Path) -> bool:
     """Whether the server's side of a run is at work."""
     return held_by(run / LOCK) is not None

@@ -210,11 +210,6 @@ def running(registry: Path) -> dict[str, bool]:
     return {name: alive(entry) for name, entry in _read(registry)["jobs"].items()}
 
 
-def job_pid(registry: Path, name: str) -> int:
-    """The process id of a job that another process supervises."""
-    return int(_read(registry)["jobs"][name]["pid"])
-
-
 def take_down(registry: Path) -> bool:
     """End a supervisor and all that it started; False if nothing ran."""
     body = _read(registry)

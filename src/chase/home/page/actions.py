@@ -146,24 +146,10 @@ class Actions:
         """One answer: given to this person, seen by them, and through the inbox's door; noted in the audit log."""
         try:
             checked = self._checked(person, given, raw)
-            before = self._home.inbox.current(given.sample)
-            number = self._home.inbox.answer(checked)
+            what = "decide" if checked.decides else "correct" if checked.revise else "answer"
+            return self._home.answer(checked, person.name, what, seen=checked.seen)
         except AnswerRefused as refused:
             return refused
-        self._home.audit.note(
-            person.name,
-            "decide" if checked.decides else "correct" if checked.revise else "answer",
-            given.sample,
-            answer=number,
-            label=checked.label,
-            reason=checked.reason,
-            unsure=checked.unsure,
-            comment=checked.comment,
-            seen=checked.seen,
-            saw_model=checked.saw_model,
-            label_before=None if before is None else before["label"],
-        )
-        return number
 
     def _checked(self, person: Person, given: Given, raw: Json) -> Given:
         inbox = self._home.inbox
