@@ -7,7 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from chase.core.weights import Array, Arrays
+
+SECOND_OPINION = "second opinion"
+"""Named in the place of a strategy by questions that ask again."""
+Votes = NDArray[np.int64]
+"""(votes, 3): sample, person, class."""
 
 
 @dataclass(frozen=True)
@@ -63,4 +73,42 @@ class Annotator(Protocol):
 
     def answers(self, turn: int) -> Sequence[Answer]:
         """What is ready in the client's turn and has not been handed out before."""
+        ...
+
+
+@dataclass(frozen=True)
+class Panel:
+    """What several people have said so far, and what they may be asked once more."""
+
+    votes: Votes
+    """Each person's last answer to each sample, where it names a class."""
+    waiting: Mapping[int, int]
+    """Samples that a second opinion is waited for, and the client's turn in which it was asked for."""
+    closed: frozenset[int]
+    """Samples with votes that are not asked again: decided for good, or nobody is left to ask."""
+    given: int
+    """Second opinions answered so far."""
+    most: int | None = None
+    """Second opinions per request that these people want at most; None = as the settings say."""
+
+
+@runtime_checkable
+class SeveralPeople(Protocol):
+    """An annotator of whom a second opinion may be asked."""
+
+    def panel(self) -> Panel:
+        """What was said so far."""
+        ...
+
+
+@runtime_checkable
+class Remembers(Protocol):
+    """An annotator whose memory is kept with the client's state, so that a resumed run is the same run."""
+
+    def memory(self) -> dict[str, Array]:
+        """All that its answers depend on."""
+        ...
+
+    def recall(self, memory: Arrays) -> None:
+        """Be as when this was the memory; an empty one is the beginning."""
         ...

@@ -10,9 +10,10 @@ from numpy.typing import ArrayLike
 
 from chase.acquisition.pool_view import Models, PoolView, Which
 from chase.acquisition.strategy import picks_by_chance
-from chase.annotation.annotator import Question
+from chase.annotation.annotator import Panel, Question
 from chase.client.context import ClientContext, Costs
 from chase.client.contribute import own_solution
+from chase.client.second_opinions import most_opinions, share_request
 from chase.client.solved_head import received_model
 from chase.client.state import ClientState
 from chase.closed_form.model import build_model
@@ -51,27 +52,41 @@ def candidates(state: ClientState, settings: Settings) -> SampleIds:
 
 
 def choose(
-    context: ClientContext, state: ClientState, order: RoundOrder, costs: Costs
+    context: ClientContext, state: ClientState, order: RoundOrder, costs: Costs, panel: Panel | None = None
 ) -> tuple[ClientState, list[Question]]:
-    """Select what to ask for; nothing in a client's first turn or off its calendar."""
+    """Select what to ask for; nothing in a client's first turn or off its calendar.
+
+    With a ``panel`` of people, labels that are probably wrong compete with new samples for the places.
+    """
     due = order.phase == "select" or (order.phase == "turn" and context.behaviour.asks(state.turn))
-    room = order.allowance(context.client, context.behaviour.budget - state.pools.asked.size)
+    waiting = state.pools.asked.size + state.opinions_waiting
+    room = order.allowance(context.client, context.behaviour.budget - waiting)
     pool_ids = candidates(state, context.settings)
-    if not due or state.turn == 0 or room <= 0 or pool_ids.size == 0:
+    opinions = most_opinions(context, panel) > 0
+    if not due or state.turn == 0 or room <= 0 or (pool_ids.size == 0 and not opinions):
         return state, []
+    again: list[Question] = []
     with costs.stopwatch.phase("select"):
         view = pool_view(context, state, order, pool_ids)
-        draw = rng(order.seed, "select", order.round, context.client)
-        chosen = checked(context.settings.acquisition.select(view, room, draw), view, room, context.settings.strategy)
+        chosen = proposals(context, order, view, room) if pool_ids.size else pool_ids
         costs.inferences += view.inferences
         costs.inferred.append(view.ids[view.inferred])
+        if opinions and panel is not None:
+            share = share_request(context, state, order, costs, panel, chosen, room)
+            chosen, again = share.new, share.questions
         count_picks(view, chosen, costs)
     scores = dict(zip(view.ids.tolist(), view.scores.tolist(), strict=True)) if view.scores is not None else {}
-    questions = [
+    questions = again + [
         Question(int(s), order.round, state.turn, context.settings.strategy, int(ev), scores.get(int(s)))
         for s, ev in zip(chosen, state.ev_of(chosen), strict=True)
     ]
     return state.ask(chosen), with_thoughts(context, order, questions, costs) if context.for_people else questions
+
+
+def proposals(context: ClientContext, order: RoundOrder, view: PoolView, room: int) -> SampleIds:
+    """The samples that the strategy would ask for."""
+    settings, draw = context.settings, rng(order.seed, "select", order.round, context.client)
+    return checked(settings.acquisition.select(view, room, draw), view, room, settings.strategy)
 
 
 def with_thoughts(context: ClientContext, order: RoundOrder, questions: list[Question], costs: Costs) -> list[Question]:

@@ -58,14 +58,19 @@ class ClientContext:
 
 
 def turn_metrics(state: ClientState, costs: Costs) -> dict[str, float]:
-    """What every turn reports: labels, costs, pools and seconds."""
+    """What every turn reports: labels (second opinions among them), costs, pools and seconds."""
     metrics = {
-        "labels": float(state.labels_spent),
+        "labels": float(state.labels_spent + state.opinions),
         "inferences": float(costs.inferences),
         "inferred_samples": float(costs.distinct),
         "picks": float(costs.picks),
         "ranked_picks": float(costs.ranked_picks),
         "chance_picks": float(costs.chance_picks),
     }
+    if state.opinions or state.opinions_waiting:
+        metrics |= {
+            "second_opinions": float(state.opinions),
+            "second_opinions_waiting": float(state.opinions_waiting),
+        }
     metrics |= {f"pool_{name}": float(size) for name, size in state.pools.sizes().items()}
     return metrics | {f"seconds_{phase}": seconds for phase, seconds in costs.stopwatch.seconds.items()}

@@ -40,6 +40,10 @@ class ClientState:
     turn: int = 0
     labels_spent: int = 0
     """Answers that gave a label, initial labels apart."""
+    opinions: int = 0
+    """Second opinions that were given, which cost as much as a label."""
+    opinions_waiting: int = 0
+    """Second opinions that were asked for and not given yet."""
     local_weights: Weights | None = None
     extras: Arrays = field(default_factory=dict)
     """Whatever else a method keeps between turns."""
@@ -134,6 +138,8 @@ class ClientState:
         arrays |= {name: getattr(self, name) for name in COLUMNS}
         arrays |= {f"pool.{name}": ids for name, ids in self.pools}
         arrays["counters"] = np.array([self.turn, self.labels_spent], dtype=np.int64)
+        if self.opinions or self.opinions_waiting:
+            arrays["opinions"] = np.array([self.opinions, self.opinions_waiting], dtype=np.int64)
         if self.local_weights is not None:
             arrays |= prefixed("local.", self.local_weights)
         return arrays | prefixed("extra.", self.extras)
@@ -145,6 +151,7 @@ class ClientState:
             pools = Pools(**{name: arrays[f"pool.{name}"] for name in NAMES})
             pools.check()
             turn, spent = (int(n) for n in arrays["counters"])
+            opinions, waiting = (int(n) for n in arrays.get("opinions", (0, 0)))
             local = part_of(arrays, "local.")
             extras = part_of(arrays, "extra.")
             columns = {name: arrays[name] for name in COLUMNS}
@@ -154,6 +161,8 @@ class ClientState:
                 watched=arrays["watched"],
                 turn=turn,
                 labels_spent=spent,
+                opinions=opinions,
+                opinions_waiting=waiting,
                 local_weights=local or None,
                 extras=extras,
                 **columns,

@@ -18,17 +18,21 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from chase.annotation.annotator import Annotator, Question
+from chase.annotation.annotator import Annotator, Panel, Question, Remembers, SeveralPeople
 from chase.client.choose import choose
 from chase.client.context import ClientContext, Costs
 from chase.client.contribute import PREPARE, fit_step, observe
 from chase.client.live import live_base
+from chase.client.second_opinions import counted, overdue_opinions
 from chase.client.state import ClientState
 from chase.client.train import train
 from chase.core.errors import ChaseError, ClientError, TrainingError
 from chase.core.messages import ClientId, ClientUpdate, RoundOrder
-from chase.core.weights import Arrays
+from chase.core.weights import Arrays, part_of, prefixed
 from chase.learning.loss_prediction import loss_extras
+
+MEMORY = "annotator."
+"""Prefix of an annotator's memory among a state's extras."""
 
 
 @dataclass(frozen=True)
@@ -97,20 +101,24 @@ class Client:
             return self._prepare(order)
         costs, state, classes = Costs(), self.state, self.context.num_classes
         with self._stage(order, "taking in answers"):
+            self._recall(state)
             state = state.take_in(self._annotator.answers(state.turn), classes)
-            overdue = state.overdue(self.context.settings.patience)
-            self._annotator.withdraw(overdue.tolist())
+            overdue, patience = state.overdue(self.context.settings.patience), self.context.settings.patience
+            self._annotator.withdraw([*overdue.tolist(), *overdue_opinions(state, self._panel(), patience)])
             state = replace(state, pools=state.pools.give_back(overdue))
+            panel = self._panel()
+            state = counted(state, panel)
             order = own_model(self.context, state, order)
         with self._stage(order, "selection"):
             if self.context.settings.learner == "closed-form":
                 state = observe(self.context, state, order, costs)
-            state, questions = choose(self.context, state, order, costs)
+            state, questions = choose(self.context, state, order, costs, panel)
         with self._stage(order, "asking"):
             self._annotator.ask(questions)
-            state = state.take_in(self._annotator.answers(state.turn), classes)
+            state = counted(state.take_in(self._annotator.answers(state.turn), classes), self._panel())
         with self._stage(order, "training"):
             state, update = train(self.context, state, order, costs)
+            state = self._remembered(state)
             refuse_divergence(update)
             live = live_base(self.context, state, order)
         turn = Turn(update, state, tuple(questions), self._journal(questions, state), live)
@@ -127,12 +135,26 @@ class Client:
             self._store.commit(order.run, order.round, turn)
         return turn
 
+    def _panel(self) -> Panel | None:
+        return self._annotator.panel() if isinstance(self._annotator, SeveralPeople) else None
+
+    def _recall(self, state: ClientState) -> None:
+        if isinstance(self._annotator, Remembers):
+            self._annotator.recall(part_of(state.extras, MEMORY))
+
+    def _remembered(self, state: ClientState) -> ClientState:
+        """With the annotator's memory, for a run that is resumed."""
+        if not isinstance(self._annotator, Remembers):
+            return state
+        return replace(state, extras={**state.extras, **prefixed(MEMORY, self._annotator.memory())})
+
     def _journal(self, questions: list[Question], state: ClientState) -> tuple[dict[str, Any], ...]:
         lines = []
         for q in questions:
             label = int(state.labels_of(np.array([q.sample]))[0])
             line: dict[str, Any] = {"round": q.round, "client": self.id, "turn": q.turn, "sample": q.sample, "ev": q.ev}
-            lines.append(line | {"strategy": q.strategy, "label": label if label >= 0 else None})
+            line |= {"strategy": q.strategy, "label": label if label >= 0 else None}
+            lines.append(line | {"again": True} if q.again else line)
         return tuple(lines)
 
     @contextmanager

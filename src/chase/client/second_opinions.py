@@ -1,0 +1,132 @@
+"""Second opinions within a request: labels that are probably wrong compete with new samples for its places.
+
+The strategy proposes new samples; each is replaced by a labelled sample that is trusted less (ActiveLab score,
+``chase.annotation.second_opinion``). The model's part is today's global model. Its probabilities of a labelled sample
+are those of a model that has not seen the label, where the order brings what that takes (closed-form learner with
+``temperature = "leave-one-out"``); otherwise the model may know the label by heart and doubts less.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from chase.annotation.annotator import SECOND_OPINION, Panel, Question
+from chase.annotation.second_opinion import Floats, Rivals, find_trust
+from chase.client.context import ClientContext, Costs
+from chase.client.contribute import model_of, sent
+from chase.client.solved_head import received_model
+from chase.client.state import ClientState
+from chase.closed_form.calibration import left_out
+from chase.closed_form.feature_map import decode
+from chase.closed_form.leave_one_out import LOO, leverage
+from chase.closed_form.updates import softmax
+from chase.core.messages import RoundOrder
+from chase.core.pools import SampleIds, is_in
+from chase.learning.inference import logits
+from chase.models.net import set_weights
+
+
+def most_opinions(context: ClientContext, panel: Panel | None) -> int:
+    """Second opinions that a request may contain: as the people say, otherwise as the settings say."""
+    if panel is None:
+        return 0
+    return context.settings.second_opinions if panel.most is None else panel.most
+
+
+def counted(state: ClientState, panel: Panel | None) -> ClientState:
+    """With the second opinions that were given and are waited for."""
+    if panel is None:
+        return state
+    return replace(state, opinions=panel.given, opinions_waiting=len(panel.waiting))
+
+
+def overdue_opinions(state: ClientState, panel: Panel | None, patience: int) -> list[int]:
+    """Samples whose second opinion has been waited for too long."""
+    if panel is None or not patience:
+        return []
+    return [sample for sample, turn in panel.waiting.items() if state.turn - turn >= patience]
+
+
+def may_be_asked_again(state: ClientState, panel: Panel) -> SampleIds:
+    """Labelled samples with votes that nobody is being asked about and somebody else can be."""
+    stay = set(panel.votes[:, 0].tolist()) - panel.closed - panel.waiting.keys()
+    ids = np.array(sorted(stay), dtype=np.int64)
+    return ids[is_in(ids, state.pools.labeled)]
+
+
+@dataclass(frozen=True)
+class Share:
+    """How a request is divided."""
+
+    new: SampleIds
+    questions: list[Question]
+    """Those that ask for a second opinion, the least trusted first."""
+
+
+def share_request(
+    context: ClientContext,
+    state: ClientState,
+    order: RoundOrder,
+    costs: Costs,
+    panel: Panel,
+    proposed: SampleIds,
+    places: int,
+) -> Share:
+    """Which of the proposed new samples are asked for, and which labels a second opinion instead."""
+    labelled = may_be_asked_again(state, panel)
+    if labelled.size == 0 or context.num_classes < 2:
+        return Share(proposed, [])
+    known = state.pools.labeled[is_in(state.pools.labeled, np.unique(panel.votes[:, 0]))]
+    set_weights(context.net, received_model(order))
+    of_new, of_known = plain(context, proposed), unbiased(context, state, order, known)
+    costs.inferences += int(proposed.size + known.size)
+    costs.inferred.append(proposed)
+    labels = dict(zip(known.tolist(), state.labels_of(known).tolist(), strict=True))
+    guesses = dict(zip(known.tolist(), of_known.argmax(axis=1).tolist(), strict=True))
+    trust = find_trust(panel.votes[is_in(panel.votes[:, 0], known)], labels, guesses)
+    said: dict[int, list[tuple[int, int]]] = {}
+    for sample, person, label in panel.votes.tolist():
+        said.setdefault(sample, []).append((person, label))
+    rows = dict(zip(known.tolist(), of_known, strict=True))
+    scores = np.array([trust.of_labelled(rows[s], said[s], labels[s]) for s in labelled.tolist()])
+    new_scores = trust.of_new(of_new) if proposed.size else np.empty(0)
+    rivals = Rivals(proposed, new_scores, labelled, scores)
+    new, again = rivals.split(places, most_opinions(context, panel))
+    trusted = dict(zip(labelled.tolist(), scores.tolist(), strict=True))
+    evs = state.ev_of(again).tolist()
+    return Share(
+        new,
+        [
+            Question(s, order.round, state.turn, SECOND_OPINION, ev, round(1 - trusted[s], 4), again=True)
+            for s, ev in zip(again.tolist(), evs, strict=True)
+        ],
+    )
+
+
+def plain(context: ClientContext, ids: SampleIds) -> Floats:
+    """Probabilities (samples, classes) by the model that the network holds."""
+    if ids.size == 0:
+        return np.empty((0, context.num_classes))
+    found = logits(context.net, context.samples, context.samples.rows(ids)).double().softmax(dim=1)
+    return np.asarray(found.numpy())
+
+
+def unbiased(context: ClientContext, state: ClientState, order: RoundOrder, ids: SampleIds) -> Floats:
+    """The same for labelled samples, as if each had been left out where that can be computed."""
+    probs = plain(context, ids)
+    if f"{LOO}about" not in order.extras or context.settings.form == "isolated":
+        return probs
+    server_ids, server_labels = sent(state)
+    there = is_in(ids, server_ids)
+    if not there.any():
+        return probs
+    seen = ids[there]
+    rows, net = context.samples.rows(seen), model_of(context)
+    heat = float(order.extras[f"{LOO}about"][1])
+    scores = logits(net, context.samples, rows).double().numpy() * heat
+    features = decode(net.codes(context.samples, rows)).astype(np.float64)
+    labels = server_labels[np.searchsorted(server_ids, seen)]
+    probs[there] = softmax(left_out(scores, labels, leverage(features, order.extras)) / heat)
+    return probs
