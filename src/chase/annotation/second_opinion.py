@@ -40,7 +40,7 @@ LEAST = 1e-3
 
 
 def weight(quality: float | Floats, commonest: float) -> Floats:
-    """How much somebody counts: 1 if never wrong, about 0 if no better than naming the commonest class (share given)."""
+    """How much somebody counts: 1 if never wrong, about 0 if no better than always naming the commonest class."""
     return np.clip(1 - (1 - np.asarray(quality, dtype=np.float64)) / max(1 - commonest, 1e-9), LEAST, 1.0)
 
 

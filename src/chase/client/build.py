@@ -9,9 +9,10 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from chase.annotation.annotator import Annotator, Desk
+from chase.annotation.annotator import Annotator, Desk, SeveralPeople
 from chase.annotation.behaviour import Behaviour, behaviours, per_cycle
 from chase.annotation.oracle import Oracle
+from chase.annotation.team import SimulatedTeam, team_of
 from chase.client.context import ClientContext
 from chase.client.spec import net_spec
 from chase.client.turn import Client, StateStore
@@ -59,7 +60,11 @@ def build_client(
 
 
 def simulated_annotator(number: ClientId, settings: Settings, num_classes: int, truth: Truth) -> Annotator:
-    """Who answers from the truth: the oracle, or an annotator of one's own, made anew for each client."""
+    """Who answers from the truth: the oracle, a team, or an annotator of one's own, made anew for each client."""
+    if settings.annotator == "team":
+        skills = (settings.people, settings.skill, settings.skill_spread, settings.confusion, settings.fatigue)
+        people, delay = team_of(number, *skills), settings.answer_delay
+        return SimulatedTeam(truth.ids, truth.labels, num_classes, people, seed=settings.seed, delay=delay)
     if settings.annotator in ANNOTATORS:
         wrong, delay = settings.wrong_labels, settings.answer_delay
         return Oracle(truth.ids, truth.labels, num_classes, seed=settings.seed, wrong=wrong, delay=delay)
@@ -69,6 +74,11 @@ def simulated_annotator(number: ClientId, settings: Settings, num_classes: int, 
     missing = [name for name in ("ask", "withdraw", "answers") if not callable(getattr(made, name, None))]
     if missing:
         raise SettingsError(f"annotator '{settings.annotator}' has no method {' and no method '.join(missing)}")
+    if settings.second_opinions and not isinstance(made, SeveralPeople):
+        raise SettingsError(
+            f"second_opinions = {settings.second_opinions}, but annotator '{settings.annotator}' has no method panel, "
+            "which says who answered what: add it, or leave second_opinions out"
+        )
     return made
 
 

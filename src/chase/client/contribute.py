@@ -19,7 +19,7 @@ from chase.client.context import ClientContext, Costs, turn_metrics
 from chase.client.state import ClientState
 from chase.closed_form import ridge
 from chase.closed_form.calibration import closed_form, left_out, log_losses
-from chase.closed_form.feature_map import decode, least_ridge
+from chase.closed_form.feature_map import Reals, decode, least_ridge
 from chase.closed_form.leave_one_out import LOO, LOSSES, leverage
 from chase.closed_form.model import ClosedFormNet
 from chase.closed_form.sums import Sums
@@ -122,10 +122,18 @@ def left_out_losses(context: ClientContext, state: ClientState, order: RoundOrde
     if f"{LOO}about" not in order.extras or ids.size < max(1, context.settings.min_labels):
         return {}
     set_weights(context.net, order.weights)
+    return {LOSSES: log_losses(left_out_scores(context, order, ids, labels), labels)}
+
+
+def left_out_scores(context: ClientContext, order: RoundOrder, ids: SampleIds, labels: NDArray[np.int64]) -> Reals:
+    """Scores (samples, classes) of samples that the server has with these labels, as if each had been left out.
+
+    The network holds the model of the order, which brings the system of all clients.
+    """
     rows, net = context.samples.rows(ids), model_of(context)
     scores = logits(net, context.samples, rows).double().numpy() * order.extras[f"{LOO}about"][1]
     features = decode(net.codes(context.samples, rows)).astype(np.float64)
-    return {LOSSES: log_losses(left_out(scores, labels, leverage(features, order.extras)), labels)}
+    return left_out(scores, labels, leverage(features, order.extras))
 
 
 def confirmed(state: ClientState, order: RoundOrder, client: int) -> ClientState:

@@ -15,12 +15,10 @@ import numpy as np
 from chase.annotation.annotator import SECOND_OPINION, Panel, Question
 from chase.annotation.second_opinion import Floats, Rivals, find_trust
 from chase.client.context import ClientContext, Costs
-from chase.client.contribute import model_of, sent
+from chase.client.contribute import left_out_scores, sent
 from chase.client.solved_head import received_model
 from chase.client.state import ClientState
-from chase.closed_form.calibration import left_out
-from chase.closed_form.feature_map import decode
-from chase.closed_form.leave_one_out import LOO, leverage
+from chase.closed_form.leave_one_out import LOO
 from chase.closed_form.updates import softmax
 from chase.core.messages import RoundOrder
 from chase.core.pools import SampleIds, is_in
@@ -122,11 +120,7 @@ def unbiased(context: ClientContext, state: ClientState, order: RoundOrder, ids:
     there = is_in(ids, server_ids)
     if not there.any():
         return probs
-    seen = ids[there]
-    rows, net = context.samples.rows(seen), model_of(context)
+    labels = server_labels[np.searchsorted(server_ids, ids[there])]
     heat = float(order.extras[f"{LOO}about"][1])
-    scores = logits(net, context.samples, rows).double().numpy() * heat
-    features = decode(net.codes(context.samples, rows)).astype(np.float64)
-    labels = server_labels[np.searchsorted(server_ids, seen)]
-    probs[there] = softmax(left_out(scores, labels, leverage(features, order.extras)) / heat)
+    probs[there] = softmax(left_out_scores(context, order, ids[there], labels) / heat)
     return probs

@@ -45,9 +45,10 @@ def check_answer(update: ClientUpdate, order: RoundOrder, rules: Rules, samples:
         )
     check_sums(update, who, samples)
     held = sum(update.metrics[f"pool_{name}"] for name in NAMES)
-    if max(held, update.metrics["labels"]) > samples:
+    labels = update.metrics["labels"] - update.metrics.get("second_opinions", 0.0)
+    if max(held, labels) > samples:
         raise Outgrown(
-            f"{who}: pools of {held:.0f} samples and {update.metrics['labels']:.0f} labels given are more than the "
+            f"{who}: pools of {held:.0f} samples and {labels:.0f} labels given are more than the "
             f"{samples} samples that it has by the handshake"
         )
 

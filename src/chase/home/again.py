@@ -1,28 +1,72 @@
-"""Second opinions at a home: which labels are trusted less than a new sample would be.
+"""Second opinions at a home: what people said, for a turn that may ask again, and ``chase label again``.
 
-The model's part is what it thought when the sample was asked for, people's part their quality by Dawid-Skene over all
-answers of the home; ``chase.annotation.second_opinion`` puts them together. The policy's ``second_opinions`` lets this
-happen at the end of every turn, before the turn's own questions; ``chase label again`` does it once.
+A client's turn decides by today's model between new samples and second opinions (``chase.client.second_opinions``); the
+home tells it who said what. ``chase label again`` asks once, without a model: its part is what the model thought when
+the sample was asked for.
 """
 
 from __future__ import annotations
 
 import json
-from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from chase.annotation.annotator import Question
-from chase.annotation.opinions import dawid_skene, numbered
-from chase.annotation.second_opinion import labelled_score, new_score
+from chase.annotation.annotator import SECOND_OPINION, Panel, Question
+from chase.annotation.second_opinion import HALF, Trust, find_trust
+from chase.home.claims import OPEN
 from chase.home.home import INITIAL, Home
 
-STRATEGY = "second opinion"
 IMPORT = "import"
 """Who is named as the annotator of imported labels where the file names nobody."""
+
+
+def panel_of(home: Home, own: Collection[int] | None = None) -> Panel:
+    """What people said, of these samples only where ``own`` is given.
+
+    A sample about which answers differ waits for an adjudicator: it is closed.
+    """
+    numbers = {one.name: one.id for one in home.people.everybody()}
+    rows = [(s, numbers[who], c) for s, who, c in home.ledger.votes() if own is None or s in own]
+    with home.database.reading() as db:
+        asked = db.execute(
+            f"SELECT sample, turn, votes < wanted AS open FROM questions WHERE strategy = ? AND {OPEN}",
+            (SECOND_OPINION,),
+        ).fetchall()
+        given = db.execute(
+            "SELECT DISTINCT a.sample, a.question, a.annotator FROM answers a JOIN questions q ON q.id = a.question"
+            " WHERE q.strategy = ? AND a.retracted_at IS NULL AND NOT a.decides",
+            (SECOND_OPINION,),
+        ).fetchall()
+    mine = [row for row in asked if own is None or row["sample"] in own]
+    differ = {row["sample"] for row in mine if not row["open"]}
+    return Panel(
+        votes=np.array(rows, dtype=np.int64).reshape(-1, 3),
+        waiting={row["sample"]: row["turn"] for row in mine if row["open"]},
+        closed=frozenset(_closed(home, rows) | differ),
+        given=sum(own is None or row["sample"] in own for row in given),
+        most=home.policies.read().second_opinions or None,
+    )
+
+
+def _closed(home: Home, rows: Sequence[tuple[int, int, int]]) -> set[int]:
+    """Samples that are decided for good, wait for an adjudicator, or that everybody has answered."""
+    team = {one.id for one in home.people.everybody() if one.name not in (INITIAL, IMPORT)}
+    spoke: dict[int, set[int]] = {}
+    for sample, who, _ in rows:
+        spoke.setdefault(sample, set()).add(who)
+    decided = {line["sample"] for line in home.ledger.labels() if line["rule"] == "decision"}
+    reviewed = {review["sample"] for review in home.inbox.verdicts.reviews() if review["why"] == "conflict"}
+    return decided | reviewed | {sample for sample, who in spoke.items() if not team - who}
+
+
+def note_again(home: Home, questions: Sequence[Question]) -> None:
+    """A line of the audit log for the second opinions among the questions."""
+    again = [q.sample for q in questions if q.again]
+    if again:
+        home.audit.note("", "again", samples=again)
 
 
 @dataclass(frozen=True)
@@ -48,64 +92,47 @@ def _probabilities(top: Sequence[tuple[int, float]], classes: int) -> NDArray[np
     return found
 
 
-def doubtful(home: Home, coming: Sequence[Question] = ()) -> list[Doubt]:
+def doubtful(home: Home) -> list[Doubt]:
     """Labels that people gave and that are trusted less than the least certain new sample, least trusted first.
 
-    New samples are the open questions and those ``coming``; without any, labels that are trusted less than half count.
-    Decisions of adjudicators are final, and a label is doubted only where somebody else is there to ask.
+    New samples are the open questions; without any, labels that are trusted less than half count.
     """
-    classes = len(home.card.classes)
-    rows = [(s, home.people.named(who).id, c) for s, who, c in home.ledger.votes()]
-    lines = [line for line in home.ledger.labels() if line["label"] is not None and line["rule"] != "decision"]
-    if not rows or classes < 2:
+    panel, classes = panel_of(home), len(home.card.classes)
+    lines = {line["sample"]: line for line in home.ledger.labels() if line["label"] is not None}
+    thought = {s: _probabilities(json.loads(line["thoughts"] or "[]"), classes) for s, line in lines.items()}
+    voted = set(panel.votes[:, 0].tolist())
+    known = {s: p for s, p in thought.items() if p is not None and s in voted}
+    if not known or classes < 2:
         return []
-    votes, samples, people = numbered(rows)
-    quality = dawid_skene(votes, len(samples), len(people), classes).quality()
-    by_sample: dict[int, list[tuple[int, float]]] = {}
-    for sample, who, label in rows:
-        by_sample.setdefault(sample, []).append((label, float(quality[people[who]])))
-    thought = {line["sample"]: _probabilities(json.loads(line["thoughts"] or "[]"), classes) for line in lines}
-    commonest = max(Counter(label for _, _, label in rows).values()) / len(rows)
-    known = [(line, p) for line in lines if (p := thought[line["sample"]]) is not None and line["sample"] in by_sample]
-    if not known:
-        return []
-    model = float(np.mean([p.argmax() == line["label"] for line, p in known]))
+    labels = {sample: int(lines[sample]["label"]) for sample in known}
+    guesses = {sample: int(probs.argmax()) for sample, probs in known.items()}
+    trust = find_trust(panel.votes[np.isin(panel.votes[:, 0], list(known))], labels, guesses)
+    said: dict[int, list[tuple[int, int]]] = {}
+    for sample, person, label in panel.votes.tolist():
+        said.setdefault(sample, []).append((person, label))
     waiting = home.ledger.open_questions()
-    tops = [json.loads(question["thoughts"]) for question in waiting] + [question.thoughts for question in coming]
-    limit = _least_certain(tops, classes, float(quality.mean()), model, commonest)
-    asked = {question["sample"] for question in waiting}
-    team = _team(home)
-    spoke: dict[int, set[int]] = {}
-    for sample, who, _ in rows:
-        spoke.setdefault(sample, set()).add(who)
+    limit = _least_certain([json.loads(question["thoughts"]) for question in waiting], classes, trust)
+    away = panel.closed | {question["sample"] for question in waiting}
     found = [
-        Doubt(
-            line["sample"],
-            line["name"],
-            line["label"],
-            labelled_score(p, by_sample[line["sample"]], line["label"], model, commonest),
-            line["round"] or 0,
-        )
-        for line, p in known
-        if line["sample"] not in asked and team - spoke[line["sample"]]
+        Doubt(s, lines[s]["name"], labels[s], trust.of_labelled(p, said[s], labels[s]), lines[s]["round"] or 0)
+        for s, p in known.items()
+        if s not in away
     ]
     return sorted((one for one in found if one.score < limit), key=lambda one: (one.score, one.sample))
 
 
-def _team(home: Home) -> set[int]:
-    """Everybody who can be asked."""
-    return {one.id for one in home.people.everybody() if one.name not in (INITIAL, IMPORT)}
-
-
-def _least_certain(
-    tops: Sequence[Sequence[tuple[int, float]]], classes: int, quality: float, model: float, commonest: float
-) -> float:
+def _least_certain(tops: Sequence[Sequence[tuple[int, float]]], classes: int, trust: Trust) -> float:
     probs = [p for top in tops if (p := _probabilities(top, classes)) is not None]
-    return float(new_score(np.stack(probs), quality, model, commonest).min()) if probs else 0.5
+    return float(trust.of_new(np.stack(probs)).min()) if probs else HALF
 
 
 def ask_again(home: Home, doubts: Sequence[Doubt]) -> int:
     """File second opinions; whoever answered a sample is not asked for it again."""
+    with home.database.reading() as db:
+        turn = int(db.execute("SELECT COALESCE(MAX(turn), 0) FROM questions").fetchone()[0])
     return home.inbox.file(
-        [Question(one.sample, one.round, 0, STRATEGY, 0, round(1 - one.score, 4), again=True) for one in doubts]
+        [
+            Question(one.sample, one.round, turn, SECOND_OPINION, 0, round(1 - one.score, 4), again=True)
+            for one in doubts
+        ]
     )

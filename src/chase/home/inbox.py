@@ -129,7 +129,7 @@ class Inbox:
         filed, now, policy = 0, time.time(), self.policies.read()
         with self.database.transaction() as db:
             for q in questions:
-                if self.verdicts.is_fresh(q.sample):
+                if not q.again and self.verdicts.is_fresh(q.sample):
                     continue
                 often = fold(0, "overlap", q.sample) % 10_000 < 10_000 * policy.overlap
                 made = db.execute(

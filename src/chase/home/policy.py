@@ -23,7 +23,7 @@ class Policy:
     answers_per_sample: int = _setting(1, "Answers per sample, each by another person", 1, 20)
     overlap: float = _setting(1.0, "Share of the questions that get so many answers", 0, 1)
     rule: str = _setting("majority", "Rule that makes one label of several answers", choices=RULES)
-    second_opinions: int = _setting(0, "Second opinions per turn on labels that are probably wrong, at most", 0, 1000)
+    second_opinions: int = _setting(0, "Second opinions per request at most (0: as the run says)", 0, 1000)
     gold_share: float = _setting(0.0, "Share of gold questions (with a known answer) mixed in", 0, 0.5)
     gold_warning: float = _setting(0.8, "Warn below this share of right answers to gold questions", 0, 1)
     reveal: str = _setting("own", "When people see what the model thought", choices=("own", "after", "before", "never"))

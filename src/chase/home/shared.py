@@ -11,7 +11,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from chase.annotation.annotator import Answer, Question
+from chase.annotation.annotator import Answer, Panel, Question
+from chase.home.again import note_again, panel_of
 from chase.home.home import Home
 
 
@@ -25,6 +26,7 @@ class SharedPage:
         """File questions; one that is filed already is left as it is."""
         if questions:
             self._home.inbox.file(questions)
+            note_again(self._home, questions)
 
     def withdraw(self, samples: Sequence[int]) -> None:
         """Close questions that waited too long."""
@@ -34,3 +36,7 @@ class SharedPage:
     def answers(self, turn: int) -> Sequence[Answer]:
         """Every label in force of the client's samples, those known before included."""
         return [answer for answer in self._home.inbox.hand_out(0)[0] if answer.sample in self._own]
+
+    def panel(self) -> Panel:
+        """What people said of the client's samples."""
+        return panel_of(self._home, self._own)

@@ -17,14 +17,14 @@ from typing import Any
 
 import torch
 
-from chase.annotation.annotator import Answer, Question
+from chase.annotation.annotator import Answer, Panel, Question
 from chase.client.state import ClientState
 from chase.client.turn import Turn, open_questions
 from chase.core.errors import AheadError, CheckpointError, LabelError
 from chase.core.messages import ClientUpdate
 from chase.core.weights import Array, part_of, prefixed, read, to_bytes
 from chase.data.resident import Column, Kind, Samples
-from chase.home.again import ask_again, doubtful
+from chase.home.again import note_again, panel_of
 from chase.home.home import Home, write_durably
 from chase.home.live import LIVE
 
@@ -65,6 +65,12 @@ class ClientStore:
         """What people answered since the last committed turn, or since this was last called within the turn."""
         found, self._handed = self.home.inbox.hand_out(self._handed)
         return found
+
+    def panel(self) -> Panel:
+        """What people said so far, as it will be when the turn is committed."""
+        found = panel_of(self.home)
+        waiting = {sample: turn for sample, turn in found.waiting.items() if sample not in self._withdrawn}
+        return replace(found, waiting=waiting | {q.sample: q.turn for q in self._asked if q.again})
 
     # state store
 
@@ -184,21 +190,11 @@ class ClientStore:
         An answer that came late and was undone may have left it otherwise.
         """
         asked, inbox = set(state.pools.asked.tolist()), self.home.inbox
-        self._ask_again()
-        inbox.file([q for q in self._asked if q.sample in asked])
+        inbox.file([q for q in self._asked if q.again or q.sample in asked])
+        note_again(self.home, self._asked)
         inbox.file(open_questions(state, "asked before"))
         over = [q["sample"] for q in self.home.ledger.open_questions() if q["sample"] not in asked]
         inbox.expire([sample for sample in over if inbox.current(sample) is None])  # a second opinion stays open
-
-    def _ask_again(self) -> None:
-        """Second opinions, where the policy wants them: before new questions, as they are trusted even less."""
-        most = self.home.policies.read().second_opinions
-        if not most:
-            return
-        doubts = doubtful(self.home, self._asked)[:most]
-        if doubts:
-            ask_again(self.home, doubts)
-            self.home.audit.note("", "again", samples=[one.sample for one in doubts])
 
     def _arrays(self, row: Any) -> dict[str, Array]:
         path: Path = self.home.path / "state" / row["file"]

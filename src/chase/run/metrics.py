@@ -82,7 +82,7 @@ def asked_classes(journal: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, i
     """Labels that were asked for and answered in a round: how many of each class by client (in simulation only)."""
     counts: dict[str, dict[str, int]] = {}
     for line in journal:
-        if line["label"] is not None:
+        if line["label"] is not None and not line.get("again"):
             own = counts.setdefault(str(line["client"]), {})
             own[str(line["label"])] = own.get(str(line["label"]), 0) + 1
     return counts

@@ -129,11 +129,13 @@ def write_bundle(directory: Path, name: str, states: Mapping[ClientId, SavedStat
     clients = sorted(states)
     rows = [states[client] for client in clients]
     digests = b"".join(bytes.fromhex(saved.sha256) for saved in rows)
+    width = max((len(saved.counts) for saved in rows), default=0)
+    counts = [(*saved.counts, *(0 for _ in range(width - len(saved.counts)))) for saved in rows]
     arrays: dict[str, Array] = {
         "client": np.array(clients, dtype=np.int64),
         "place": np.array([[number[s.segment], s.offset, s.size, s.round] for s in rows], dtype=np.int64),
         "sha256": np.frombuffer(digests, dtype=np.uint8).reshape(-1, 32),
-        "counts": np.array([s.counts for s in rows], dtype=np.int64).reshape(len(rows), -1),
+        "counts": np.array(counts, dtype=np.int64).reshape(len(rows), -1),
     }
     index = write_file(directory, f"{name}.index", arrays)
     return Bundle(index, tuple(segments), len(rows), len(rows), dict(states))

@@ -34,6 +34,7 @@ PARTITIONS = {
 LOSSES = {"cross-entropy": "mean cross-entropy", "kcfu": "KAFAL's knowledge-compensatory loss"}
 ANNOTATORS = {
     "oracle": "simulated: the true labels, with wrong_labels and answer_delay",
+    "team": "simulated: several people per client, with skill, confusion and fatigue",
     "page": "a person labels one client on the labelling page",
 }
 """What these settings may name besides things of one's own."""

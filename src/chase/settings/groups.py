@@ -197,7 +197,24 @@ class AnnotatorSettings(SettingsGroup):
     wrong_labels: float = Field(0.0, ge=0, le=1, description="chance that an answer is wrong")
     answer_delay: int = Field(0, ge=0, description="turns until an answer comes")
     annotator: str = Field(
-        "oracle", description="who labels: oracle (simulated, true labels) or page (a person labels one client)"
+        "oracle",
+        description="who labels: oracle (simulated, true labels), team (simulated, several people per client who err) "
+        "or page (a person labels one client)",
+    )
+    people: int = Field(5, ge=1, le=100, description="team: people per client")
+    skill: float = Field(0.9, ge=0, le=1, description="team: mean chance of a right answer of a rested person")
+    skill_spread: float = Field(
+        0.1, ge=0, le=1, description="team: how far the best and the worst person are above and below that"
+    )
+    confusion: float = Field(
+        0.0, ge=0, le=1, description="team: share of a person's wrong answers that go to one class, by the true class"
+    )
+    fatigue: float = Field(0.0, ge=0, le=1, description="team: skill lost until a rest, which comes after 20 answers")
+    second_opinions: int = Field(
+        0,
+        ge=0,
+        description="most second opinions per request, for annotator = team or page: labels that are probably wrong "
+        "are asked again, of somebody else, in the place of new samples that are trusted more (0 = none)",
     )
     page_client: int = Field(
         0, ge=-1, description="the client a person labels, for annotator = page; all (or -1) = all of them on one page"

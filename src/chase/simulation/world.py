@@ -105,8 +105,13 @@ def check_labels(settings: Settings, data: DataSet) -> None:
             f"'{data.name}' has one class only ('{data.classes[0]}'), so nothing can be learnt from it: check "
             "label_column, or name all `classes`"
         )
+    if settings.second_opinions and settings.annotator == "oracle":
+        raise SettingsError(
+            f"second_opinions = {settings.second_opinions} needs several people, but annotator = 'oracle' is one: use "
+            "annotator=team (simulated people who err) or page"
+        )
     unknown = int((data.train_labels < 0).sum())
-    if unknown and settings.annotator == "oracle" and settings.unlabeled == "refuse":
+    if unknown and settings.annotator in ("oracle", "team") and settings.unlabeled == "refuse":
         total = data.train_labels.size
         raise DataError(
             f"{unknown} of {total} training samples ({unknown / total:.0%}) of '{data.name}' have no label, so a "

@@ -30,6 +30,7 @@ LEAST_LABELS = 10
 METRICS = frozenset(
     {"train_loss", "ev_sum", "ev_count", "labels", "inferences", "observed_inferences", "inferred_samples"}
     | {"turn"}
+    | {"second_opinions", "second_opinions_waiting"}
     | {"picks", "ranked_picks", "chance_picks", "observed_ev_sum", "observed_ev_count"}
     | {f"pool_{name}" for name in ("labeled", "unlabeled", "asked", "dormant", "set_aside")}
 )
