@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from chase.annotation.crowd import SimulatedPerson
-from chase.annotation.second_opinion import labelled_score, new_score, weight
 from chase.core.errors import SettingsError
 
 
@@ -37,20 +36,3 @@ def test_confusion_goes_to_one_class() -> None:
 def test_people_who_cannot_be_are_refused(bad: dict[str, float]) -> None:
     with pytest.raises(SettingsError, match="simulated person"):
         SimulatedPerson("x", **bad)  # type: ignore[arg-type]
-
-
-def test_scores_worked_by_hand() -> None:
-    # Commonest class has half of the labels, so 0.75 right is half-way from chance to perfect.
-    assert weight(0.75, 0.5) == pytest.approx(0.5)
-    sure, torn = np.array([0.9, 0.1]), np.array([0.4, 0.6])
-    # model 0.5 * 0.9, one vote 0.5 * 0.75, the next person 0.5 * 0.5; divided by 1.5
-    assert labelled_score(sure, [(0, 0.75)], 0, 0.75, 0.5) == pytest.approx((0.45 + 0.375 + 0.25) / 1.5)
-    assert labelled_score(torn, [(0, 0.75)], 0, 0.75, 0.5) < labelled_score(sure, [(0, 0.75)], 0, 0.75, 0.5)
-    assert new_score(sure[None], 0.75, 0.75, 0.5)[0] == pytest.approx((0.45 + 0.25) / 1.0)
-
-
-def test_a_label_that_model_and_colleague_doubt_is_asked_again_before_a_new_sample() -> None:
-    doubted = labelled_score(np.array([0.05, 0.95]), [(0, 0.8), (1, 0.8)], 0, 0.9, 0.5)
-    confirmed = labelled_score(np.array([0.95, 0.05]), [(0, 0.8), (0, 0.8)], 0, 0.9, 0.5)
-    new = new_score(np.array([[0.6, 0.4]]), 0.8, 0.9, 0.5)[0]
-    assert doubted < new < confirmed

@@ -124,7 +124,7 @@ class Rivals:
         again, scores = self.again[order], self.again_scores[order]
         spare = max(0, places - self.new.size)
         surest = np.sort(self.new_scores)[::-1]
-        limits = [max(HALF, *surest[:1])] * spare + surest.tolist()
+        limits = [max([HALF, *surest[:1]])] * spare + surest.tolist()
         taken = 0
         while taken < min(again.size, len(limits)) and scores[taken] < limits[taken]:
             taken += 1

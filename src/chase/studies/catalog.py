@@ -20,6 +20,7 @@ from chase.studies import (
     overall,
     recommend,
     reset,
+    second_opinions,
     shakespeare,
     strong,
     why,
@@ -45,6 +46,7 @@ _MODULES = (
     authors,
     few_labels,
     recommend,
+    second_opinions,
 )
 
 STUDIES: dict[str, Study] = {module.STUDY.name: module.STUDY for module in _MODULES}

@@ -1,0 +1,48 @@
+"""When second opinions pay: simulated teams of different skill, with class confusion and with fatigue."""
+
+from chase.studies.study import Arm, Scene, Study, StudyPart
+
+TEAM = {
+    "learner": "closed-form",
+    "filters": 60,
+    "strategy": "balanced-margin",
+    "annotator": "team",
+    "clients": 5,
+    "partition": "iid",
+    "initial_labels": 0.014,
+    "behaviour": "free",
+    "budget": 10,
+    "eval_every": 3,
+}
+
+
+def scene(name: str, **changes: float) -> Scene:
+    """A team that labels digits."""
+    return Scene("digits", {**TEAM, **changes}, rounds=10, name=f"digits, {name}")
+
+
+STUDY = Study(
+    "second-opinions",
+    "every answer on a new sample, against an ActiveLab score that decides between a new sample and a second opinion, "
+    "with simulated teams of five people per client; digits, 450 answers",
+    (
+        StudyPart(
+            (
+                scene("skill 0.95", skill=0.95, skill_spread=0.05),
+                scene("skill 0.8", skill=0.8),
+                scene("skill 0.65", skill=0.65),
+                scene("skill 0.5", skill=0.5),
+                scene("unequal skill 0.4 to 1", skill=0.7, skill_spread=0.3),
+                scene("skill 0.7, class confusion", skill=0.7, confusion=0.9),
+                scene("skill 0.9, fatigue 0.5", skill=0.9, fatigue=0.5),
+            ),
+            (
+                Arm("new samples only", {"second_opinions": 0}),
+                Arm("ActiveLab decides", {"second_opinions": 10}),
+                Arm("at most two of ten", {"second_opinions": 2}),
+            ),
+            against="new samples only",
+        ),
+    ),
+    "Labels are all answers, second opinions among them. Closed-form learner; five clients with samples of all classes.",
+)
