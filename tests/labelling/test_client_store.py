@@ -3,12 +3,14 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 from homes import ANIMALS, image_home
 
+from chase.annotation.annotator import SECOND_OPINION, Question
 from chase.annotation.behaviour import Behaviour
 from chase.client.context import ClientContext
 from chase.client.state import ClientState
@@ -18,6 +20,7 @@ from chase.core.messages import RoundOrder
 from chase.core.weights import digest
 from chase.home.home import Home
 from chase.home.inbox import Given
+from chase.home.shared import SharedPage
 from chase.home.store import ClientStore, resident
 from chase.models.catalog import NetSpec, build
 from chase.models.net import get_weights
@@ -28,9 +31,9 @@ NET = build(NetSpec("tiny-cnn", (1, 8, 8), 3, 0.0), 0)
 WEIGHTS = get_weights(NET)
 
 
-def client_of(home: Home, strategy: str = "random", patience: int = 0) -> Client:
+def client_of(home: Home, strategy: str = "random", **changes: int) -> Client:
     """A client in a home, as a process would build it anew."""
-    values = {"strategy": strategy, "budget": 4, "behaviour": "AbCo", "local_epochs": 2, "patience": patience}
+    values = {"strategy": strategy, "budget": 4, "behaviour": "AbCo", "local_epochs": 2, **changes}
     settings = from_mapping(values).resolved()
     start = ClientState.start(home.samples()[0], np.array(list(INITIAL)), np.array(list(INITIAL.values())))
     context = ClientContext(0, settings, resident(home), NET, len(ANIMALS), Behaviour(4, 1))
@@ -93,52 +96,119 @@ def test_a_repeated_order_is_answered_from_what_was_committed(home: Home) -> Non
     assert later.state.labels_spent == 1
 
 
-def disagree_about_the_first(home: Home, annotator: int) -> None:
-    """Answers to the four open questions: what the model is sure of, but for the first."""
-    thought, said = (0, 1, 2, 0), (2, 1, 2, 0)
-    for question, top, label in zip(home.ledger.open_questions(), thought, said, strict=True):
-        with home.database.transaction() as db:
-            db.execute(
-                "UPDATE questions SET thoughts = ? WHERE id = ?",
-                (f"[[{top}, 0.96], [{(top + 1) % 3}, 0.02]]", question["id"]),
-            )
-        home.inbox.answer(Given(question["sample"], label, annotator))
+def sure_of(samples: dict[int, int], sure: float = 0.96) -> Callable[..., np.ndarray]:
+    """A model that is sure of these classes, by sample, and holds class 0 likeliest by 0.7 otherwise."""
+
+    def probs(context: object, ids: np.ndarray) -> np.ndarray:
+        found = np.full((ids.size, len(ANIMALS)), 0.15)
+        found[:, 0] = 0.7
+        for row, sample in enumerate(ids.tolist()):
+            if sample in samples:
+                found[row] = (1 - sure) / 2
+                found[row, samples[sample]] = sure
+        return found
+
+    return probs
 
 
-def test_second_opinions_are_asked_for_at_the_end_of_a_turn(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+def answered(home: Home, annotator: int) -> list[int]:
+    """Two turns, and answers to the four questions of the second: class 2 for the first, class 1 for the others."""
+    client_of(home).take_turn(order(1))
+    client_of(home).take_turn(order(2))
+    samples = [q["sample"] for q in home.ledger.open_questions()]
+    for place, sample in enumerate(samples):
+        home.inbox.answer(Given(sample, 1 if place else 2, annotator))
+    return samples
+
+
+def test_second_opinions_take_places_of_the_request(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     anna, ben = (home.people.named(name).id for name in ("anna", "ben"))
-    client = client_of(home)
-    client.take_turn(order(1))
-    client.take_turn(order(2))
-    first = [q["sample"] for q in home.ledger.open_questions()]
-    disagree_about_the_first(home, anna)
+    samples = answered(home, anna)
     home.policies.change({"second_opinions": 3})
-    # An untrained model is less certain of new samples than of any label; here it is to be surer of them.
-    monkeypatch.setattr("chase.home.again._least_certain", lambda *given: 0.5)
-    client_of(home).take_turn(order(3))
-    with home.database.reading() as db:
-        again = db.execute("SELECT id, sample FROM questions WHERE strategy = 'second opinion'").fetchall()
-        fresh = db.execute("SELECT MIN(id) FROM questions WHERE round = 3 AND strategy = 'random'").fetchone()[0]
-    assert [row["sample"] for row in again] == first[:1], "only the label that model and people disagree about"
-    assert again[0]["id"] < fresh, "before the new ones"
-    assert home.inbox.next_for(ben, 1)[0]["sample"] == first[0]
-    assert first[0] not in [q["sample"] for q in home.inbox.next_for(anna, 9)]
-    client_of(home).take_turn(order(4))
-    with home.database.reading() as db:
-        count = db.execute("SELECT COUNT(*) FROM questions WHERE strategy = 'second opinion'").fetchone()[0]
-    assert count == 1, "asked once, and still open"
-    assert "again" in [line["what"] for line in home.audit.lines()]
+    today = sure_of({samples[0]: 0} | dict.fromkeys(samples[1:], 1))
+    monkeypatch.setattr("chase.client.second_opinions.plain", today)
+    turn = client_of(home).take_turn(order(3))
+    assert (turn.questions[0].sample, turn.questions[0].again) == (samples[0], True), "model and person disagree"
+    assert [q.again for q in turn.questions].count(True) == 1
+    assert len(turn.questions) == 4, "within the budget"
+    assert turn.update.metrics["second_opinions_waiting"] == 1
+    assert home.inbox.next_for(ben, 1)[0]["sample"] == samples[0]
+    assert samples[0] not in [q["sample"] for q in home.inbox.next_for(anna, 9)]
+    assert [line["detail"] for line in home.audit.lines() if line["what"] == "again"] == [{"samples": samples[:1]}]
+    turn = client_of(home).take_turn(order(4))
+    assert turn.questions == (), "all places are taken while nobody answers"
+    home.inbox.answer(Given(samples[0], 2, ben))
+    turn = client_of(home).take_turn(order(5))
+    assert turn.state.labels_of(np.array(samples[:1])).tolist() == [2]
+    spent = {name: turn.update.metrics[name] for name in ("labels", "second_opinions", "second_opinions_waiting")}
+    assert spent == {"labels": 5, "second_opinions": 1, "second_opinions_waiting": 0}
+    assert len(turn.questions) == 1, "its place is free again"
+    assert turn.questions[0].again is False, "everybody has answered it"
+
+
+def test_second_opinions_by_the_settings_of_a_run_and_none_without(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    anna, _ = (home.people.named(name).id for name in ("anna", "ben"))
+    samples = answered(home, anna)
+    monkeypatch.setattr("chase.client.second_opinions.plain", sure_of({samples[0]: 0} | dict.fromkeys(samples[1:], 1)))
+    turn = client_of(home).take_turn(order(3))
+    assert not any(q.again for q in turn.questions)
+    assert "second_opinions" not in turn.update.metrics
+    home.inbox.answer(Given(turn.questions[0].sample, 0, anna))
+    turn = client_of(home, second_opinions=2).take_turn(order(4))
+    assert [(q.sample, q.again) for q in turn.questions] == [(samples[0], True)]
+
+
+def test_a_second_opinion_that_nobody_gives_frees_its_place(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    anna, _ = (home.people.named(name).id for name in ("anna", "ben"))
+    samples = answered(home, anna)
+    home.policies.change({"second_opinions": 1})
+    monkeypatch.setattr("chase.client.second_opinions.plain", sure_of({samples[0]: 0} | dict.fromkeys(samples[1:], 1)))
+    assert client_of(home, patience=2).take_turn(order(3)).questions[0].again
+    home.policies.change({"second_opinions": 0})
+    assert client_of(home, patience=2).take_turn(order(4)).state.opinions_waiting == 1
+    turn = client_of(home, patience=2).take_turn(order(5))
+    assert turn.state.opinions_waiting == 0
+    assert samples[0] not in [q["sample"] for q in home.ledger.open_questions()]
+    assert turn.state.labels_of(np.array(samples[:1])).tolist() == [2], "its label stands"
 
 
 def test_nobody_is_asked_again_where_nobody_else_is_there(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     anna = home.people.named("anna").id
+    samples = answered(home, anna)
     home.policies.change({"second_opinions": 3})
-    client_of(home).take_turn(order(1))
-    client_of(home).take_turn(order(2))
-    disagree_about_the_first(home, anna)
-    monkeypatch.setattr("chase.home.again._least_certain", lambda *given: 0.5)
-    client_of(home).take_turn(order(3))
+    monkeypatch.setattr("chase.client.second_opinions.plain", sure_of(dict.fromkeys(samples, 0)))
+    turn = client_of(home).take_turn(order(3))
+    assert not any(q.again for q in turn.questions)
     assert "again" not in [line["what"] for line in home.audit.lines()]
+
+
+def test_a_conflict_waits_for_the_adjudicator_and_holds_no_place(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    anna, ben, _ = (home.people.named(name).id for name in ("anna", "ben", "cleo"))
+    samples = answered(home, anna)
+    home.policies.change({"second_opinions": 1})
+    monkeypatch.setattr("chase.client.second_opinions.plain", sure_of({samples[0]: 0} | dict.fromkeys(samples[1:], 1)))
+    client_of(home).take_turn(order(3))
+    home.inbox.answer(Given(samples[0], 0, ben))
+    turn = client_of(home).take_turn(order(4))
+    assert turn.state.opinions == 1
+    assert not any(q.sample == samples[0] for q in turn.questions)
+    assert [review["why"] for review in home.inbox.verdicts.reviews()] == ["conflict"]
+    assert turn.state.labels_of(np.array(samples[:1])).tolist() == [2], "what training uses stands"
+
+
+def test_the_clients_of_one_page_ask_again_too(home: Home) -> None:
+    """With --page-client all nothing is marked as taken, and each client sees its own samples only."""
+    anna, ben = (home.people.named(name).id for name in ("anna", "ben"))
+    one, other = SharedPage(home, np.arange(0, 10)), SharedPage(home, np.arange(10, 20))
+    one.ask([Question(5, 1, 1, "random", 0)])
+    home.inbox.answer(Given(5, 1, anna))
+    assert [(a.sample, a.label) for a in one.answers(2) if a.sample == 5] == [(5, 1)]
+    one.ask([Question(5, 2, 2, SECOND_OPINION, 0, again=True)])
+    assert (one.panel().waiting, other.panel().waiting) == ({5: 2}, {})
+    assert [q["sample"] for q in home.inbox.next_for(ben, 5)] == [5]
+    home.inbox.answer(Given(5, 1, ben))
+    assert (one.panel().given, one.panel().closed, other.panel().given) == (1, {5}, 0)
+    assert other.panel().votes.size == 0
 
 
 def test_an_interrupted_turn_leaves_no_trace(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -44,5 +44,5 @@ STUDY = Study(
             against="new samples only",
         ),
     ),
-    "Labels are all answers, second opinions among them. Closed-form learner; five clients with samples of all classes.",
+    "Labels are all answers, second opinions among them. Closed-form learner; five clients that hold all classes.",
 )
