@@ -463,3 +463,33 @@ def test_few_large_pictures_are_held_in_memory(tmp_path: Path, monkeypatch: pyte
     for sample in (0, 1, 2, 1, 2, 0):
         view.show(sample)
     assert read == ["1.png", "2.png", "0.png"], "the two last are held, the third is read again"
+
+
+def test_only_the_lead_makes_links_and_ends_access(home: Home, where: str, anna: Annotator) -> None:
+    home.people.set_role("kim", "lead")
+    for path in ("/api/link", "/api/revoke"):
+        refused = anna.post(path, json={"name": "ben"})
+        assert (refused.status_code, refused.json()["kind"]) == (403, "role")
+    with browser(where) as kim, browser(where) as ben:
+        enter(kim, home, "kim")
+        token = kim.post("/api/link", json={"name": " ben "}).json()["token"]
+        assert ben.post("/api/enter", json={"token": token}).status_code == 200
+        assert ben.get("/api/me").json()["annotator"] == "ben"
+        assert kim.post("/api/revoke", json={"name": "ben"}).json() == {"ended": 1}
+        assert ben.get("/api/me").status_code == 401
+        for path, name, words in [
+            ("/api/link", "", "printable"),
+            ("/api/link", "initial", "cannot enter"),
+            ("/api/revoke", "nobody", "there is no annotator"),
+            ("/api/revoke", "kim", "your own access"),
+        ]:
+            refused = kim.post(path, json={"name": name})
+            assert refused.status_code == 400, (path, name)
+            assert words in refused.json()["error"]
+        assert kim.get("/api/me").status_code == 200
+    lines = [line for line in home.audit.lines() if line["what"] in ("link", "revoke")]
+    assert [(line["who"], line["what"], line["detail"]) for line in lines] == [
+        ("kim", "link", {"person": "ben"}),
+        ("kim", "revoke", {"person": "ben", "ended": 1}),
+    ]
+    home.audit.verify()

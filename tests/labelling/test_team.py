@@ -418,3 +418,24 @@ def test_cells_that_spreadsheets_would_run_are_neutral_and_come_back(tmp_path: P
     twin = image_home(tmp_path / "twin", classes=(name, "b"))
     exchange.take_in(twin, exchange.read_csv(text))
     assert [(line["label"], line["comment"]) for line in twin.ledger.labels()] == [(0, name)]
+
+
+def test_links_and_revocations_are_lines_of_the_audit_log(home: Home) -> None:
+    def run(*words: str) -> list[str]:
+        done = CliRunner().invoke(app, ["label", words[0], str(home.path), *words[1:]], catch_exceptions=False)
+        return done.output.splitlines()
+
+    tokens = [line.rpartition("=")[2] for line in run("link", "-a", "anna", "-a", "ben")]
+    assert len(tokens) == 2
+    assert run("revoke", "-a", "anna") == ["anna: 1 sessions and links ended"]
+    lines = [(line["who"], line["what"], line["detail"]) for line in home.audit.lines()]
+    assert lines == [
+        ("", "link", {"person": "anna"}),
+        ("", "link", {"person": "ben"}),
+        ("", "revoke", {"person": "anna", "ended": 1}),
+    ]
+    stored = (home.path / "inbox.sqlite").read_bytes() + (home.path / "inbox.sqlite-wal").read_bytes()
+    assert all(token.encode() not in stored for token in tokens)
+    with pytest.raises(LabelError, match="there is no annotator 'nobody'"):
+        home.revoke("nobody")
+    assert len(list(home.audit.lines())) == 3

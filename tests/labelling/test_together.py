@@ -180,6 +180,43 @@ def test_the_lead_sees_everybody_and_sets_the_policy(home: Home, desk: Desk) -> 
     expect(page.locator("input[name=reveal]").first).to_be_disabled()
 
 
+def test_the_lead_lets_people_in_and_out(home: Home, desk: Desk, chromium: Browser) -> None:
+    ask(home, range(6))
+    page = desk.sit("kim")
+    page.click("#view-team")
+    page.get_by_label("A link for somebody new").fill("zoe")
+    page.get_by_role("button", name="Make a link").click()
+    expect(page.locator(".new-link")).to_contain_text("It is shown only now")
+    link = page.input_value("#new-link")
+    assert link.startswith(f"{desk.where}/#token=")
+    theirs = chromium.new_context()
+    desk.contexts.append(theirs)
+    zoe = theirs.new_page()
+    zoe.goto(link)
+    on_screen(zoe)
+    expect(zoe.locator(".who")).to_contain_text("zoe")
+    page.click("#view-one")
+    page.click("#view-team")
+    expect(page.get_by_role("row", name="zoe annotator")).to_be_visible()
+    assert link not in page.content(), "shown once"
+    page.on("dialog", lambda dialog: dialog.accept())
+    page.get_by_role("button", name="End access of zoe").click()
+    expect(page.locator("#banner")).to_contain_text("zoe needs a new link")
+    zoe.wait_for_function("() => fetch('/api/me').then((reply) => reply.status === 401)")
+    page.get_by_role("button", name="New link for zoe").click()
+    expect(page.get_by_role("textbox", name="Link for zoe")).to_be_visible()
+    back = page.input_value("#new-link")
+    assert back != link
+    zoe.goto("about:blank")
+    zoe.goto(back)
+    on_screen(zoe)
+    expect(page.get_by_role("button", name="End access of kim")).to_have_count(0)
+    lines = [(line["who"], line["what"], line["detail"].get("person")) for line in home.audit.lines()]
+    made = [line for line in lines if line[1] in ("link", "revoke") and line[2] == "zoe"]
+    assert made == [("kim", "link", "zoe"), ("kim", "revoke", "zoe"), ("kim", "link", "zoe")]
+    assert all(url.rpartition("=")[2] not in str(list(home.audit.lines())) for url in (link, back))
+
+
 def test_not_sure_a_comment_and_a_colleague(home: Home, desk: Desk) -> None:
     ask(home, range(6))
     page = desk.sit("anna")

@@ -97,9 +97,9 @@ def revoke(
     annotator: Annotated[list[str], typer.Option("--annotator", "-a", help="Annotator whose access ends; repeatable.")],
 ) -> None:
     """End the sessions and the unused links of annotators; what they answered stays."""
-    people = Home(home).people
+    opened = Home(home)
     for name in annotator:
-        print(f"{name}: {people.revoke(name)} sessions and links ended")
+        print(f"{name}: {opened.revoke(name)} sessions and links ended")
 
 
 def export(

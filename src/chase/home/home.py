@@ -131,6 +131,22 @@ class Home:
         self.audit.note(who, what, given.sample, answer=number, label_before=label_before, **said, **detail)
         return number
 
+    def invite(self, name: str, by: str = "") -> str:
+        """A token for one entry of a person, with a line in the audit log, which never holds the token."""
+        if " ".join(name.split()) == INITIAL:
+            raise LabelError(f"'{INITIAL}' stands for labels known from the start and cannot enter: use another name")
+        with self.database.transaction():
+            token = self.people.invite(name)
+            self.audit.note(by, "link", person=self.people.named(name).name)
+        return token
+
+    def revoke(self, name: str, by: str = "") -> int:
+        """End a person's sessions and unused links, with a line in the audit log; returns how many there were."""
+        with self.database.transaction():
+            ended = self.people.revoke(name)
+            self.audit.note(by, "revoke", person=self.people.named(name).name, ended=ended)
+        return ended
+
     def close(self) -> None:
         """Close the inbox."""
         self.database.close()

@@ -253,9 +253,29 @@ class Actions:
             raise RequestRefused(400, str(error)) from None
         return {}
 
+    def link(self, person: Person, body: Json) -> Json:
+        """A token for a person's link; it is told once, here."""
+        self._lead(person)
+        try:
+            token = self._home.invite(text(body, "name"), person.name)
+        except LabelError as error:
+            raise RequestRefused(400, str(error)) from None
+        return {"token": token}
+
+    def revoke(self, person: Person, body: Json) -> Json:
+        """End a person's sessions and unused links."""
+        self._lead(person)
+        name = text(body, "name")
+        if " ".join(name.split()) == person.name:
+            raise RequestRefused(400, "your own access ends when you leave, or by `chase label revoke`")
+        try:
+            return {"ended": self._home.revoke(name, person.name)}
+        except LabelError as error:
+            raise RequestRefused(400, str(error)) from None
+
     def _lead(self, person: Person) -> None:
         if person.role != "lead":
-            raise RequestRefused(403, "only the lead sees the team and sets the policy", "role")
+            raise RequestRefused(403, "only the lead sees the team, makes links and sets the policy", "role")
 
     def guide_picture(self, name: str) -> Any:
         """An example picture of the guidelines."""

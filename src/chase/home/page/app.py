@@ -11,6 +11,8 @@ POST /api/settings  when I see what the model thought
 GET  /api/guide     the guidelines
 GET  /api/team      for the lead: everybody
 POST /api/policy    for the lead: the policy
+POST /api/link      for the lead: a new link for somebody
+POST /api/revoke    for the lead: end somebody's sessions and links
 GET  /api/samples/7 a sample that was asked for, with its receipt
 """
 
@@ -66,7 +68,8 @@ class Page:
     def app(self, hosts: Collection[str]) -> ASGIApp:
         """The guarded web app; ``hosts`` are the host names, with port, that it answers to."""
         do = self._do
-        posts = {"next": do.next, "answer": do.answer, "undo": do.undo, "settings": do.settings, "policy": do.policy}
+        posts = {"next": do.next, "answer": do.answer, "undo": do.undo, "settings": do.settings}
+        posts |= {"policy": do.policy, "link": do.link, "revoke": do.revoke}
         gets = {"history": do.history, "guide": do.guide, "team": do.team}
         routes = [
             Route("/", self._index),

@@ -135,7 +135,7 @@ def hosts(address: Address, port: int) -> set[str]:
 
 def links(home: Home, where: str, annotators: Sequence[str]) -> dict[str, str]:
     """A new link for each annotator. The token stands behind the #, which browsers keep to themselves."""
-    return {name: f"{where}/#token={home.people.invite(name)}" for name in annotators}
+    return {name: f"{where}/#token={home.invite(name)}" for name in annotators}
 
 
 def server(home: Home, address: Address, port: int) -> uvicorn.Server:

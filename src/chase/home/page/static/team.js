@@ -15,7 +15,9 @@ function between(one) {
 function table(caption, heads, rows) {
   const head = make("tr", {}, ...heads.map((words) => make("th", { textContent: words, scope: "col" })));
   const body = rows.map((cells) => make("tr", {}, ...cells.map((cell, place) => {
-    const element = make(place ? "td" : "th", { textContent: cell.words ?? cell, className: cell.warn ? "warn" : "" });
+    const words = cell instanceof Element ? "" : cell.words ?? cell;
+    const element = make(place ? "td" : "th", { textContent: words, className: cell.warn ? "warn" : "" });
+    if (cell instanceof Element) element.append(cell);
     if (!place) element.scope = "row";
     return element;
   })));
@@ -36,7 +38,7 @@ export class Team {
     try {
       const found = await call("/api/team");
       this.place.replaceChildren(
-        make("h1", { textContent: "Team" }), this.summary(found), this.people(found), ...this.agreement(found), this.policy(found),
+        make("h1", { textContent: "Team" }), this.summary(found), this.people(found), this.access(), ...this.agreement(found), this.policy(found),
       );
       this.place.hidden = false;
     } catch (error) {
@@ -55,9 +57,74 @@ export class Team {
       one.name, one.role, `${one.answers}`, one.goal ? `${one.today} of ${one.goal}` : `${one.today}`,
       one.seconds === null ? "–" : one.seconds.toFixed(1), share(one.agreement),
       { words: one.gold_asked ? `${share(one.gold)} of ${one.gold_asked}` : "–", warn: one.gold !== null && one.gold < least },
-      `${one.unsure}`,
+      `${one.unsure}`, this.entry(one.name),
     ]);
-    return table("Each person", ["Name", "Role", "Answers", "Today", "Seconds per label", "Same as the label", "Gold", "Not sure"], rows);
+    return table("Each person", ["Name", "Role", "Answers", "Today", "Seconds per label", "Same as the label", "Gold", "Not sure", "Access"], rows);
+  }
+
+  // A new link lets somebody in whose page is locked, or on another device.
+  entry(name) {
+    const link = make("button", { type: "button", textContent: "New link" });
+    link.setAttribute("aria-label", `New link for ${name}`);
+    link.addEventListener("click", () => this.link(name));
+    if (name === this.me.annotator) return make("span", { className: "entry" }, link);
+    const end = make("button", { type: "button", textContent: "End access" });
+    end.setAttribute("aria-label", `End access of ${name}`);
+    end.addEventListener("click", () => this.revoke(name));
+    return make("span", { className: "entry" }, link, end);
+  }
+
+  access() {
+    const name = make("input", { id: "new-person", required: true, maxLength: 80, autocomplete: "off" });
+    const label = make("label", { htmlFor: "new-person", textContent: "A link for somebody new" });
+    const form = make("form", { className: "invite" }, label, name, make("button", { type: "submit", textContent: "Make a link" }));
+    form.addEventListener("submit", (event) => {
+      event.preventDefault();
+      this.link(name.value);
+    });
+    this.shown = make("div", { className: "new-link", hidden: true });
+    this.shown.setAttribute("role", "status");
+    return make("div", { className: "access" }, form, this.shown);
+  }
+
+  async link(name) {
+    try {
+      const { token } = await call("/api/link", { name });
+      const url = `${location.origin}/#token=${token}`;
+      const words = `Link for ${name}. It is shown only now, opens the page once, on one device, and is good for a day. Send it to nobody else.`;
+      const field = make("input", { type: "text", readOnly: true, value: url, id: "new-link" });
+      field.setAttribute("aria-label", `Link for ${name}`);
+      const copy = make("button", { type: "button", textContent: "Copy" });
+      copy.addEventListener("click", () => this.copy(field));
+      const hide = make("button", { type: "button", textContent: "Hide" });
+      hide.addEventListener("click", () => { this.shown.replaceChildren(); this.shown.hidden = true; });
+      this.shown.replaceChildren(make("p", { textContent: words }), field, copy, hide);
+      this.shown.hidden = false;
+      field.focus();
+      field.select();
+    } catch (error) {
+      this.options.failed(error);
+    }
+  }
+
+  async copy(field) {
+    field.select();
+    try {
+      await navigator.clipboard.writeText(field.value);
+      notice("The link is copied.");
+    } catch {
+      notice("The browser did not allow copying: press Ctrl+C.");
+    }
+  }
+
+  async revoke(name) {
+    if (!confirm(`End all sessions and unused links of ${name}? Their answers stay.`)) return;
+    try {
+      await call("/api/revoke", { name });
+      notice(`${name} needs a new link to enter again.`);
+    } catch (error) {
+      this.options.failed(error);
+    }
   }
 
   agreement({ agreement }) {
