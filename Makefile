@@ -3,7 +3,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test test-federation lint bench clean
+.PHONY: demo test test-federation test-label-studio lint bench clean
 
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -19,6 +19,11 @@ test: $(READY)
 test-federation: $(READY)
 	$(BIN)/python -m pytest -m federation
 
+test-label-studio: $(READY)
+	test -x .label-studio/bin/label-studio || $(PYTHON) -m venv .label-studio
+	.label-studio/bin/pip install --quiet --disable-pip-version-check label-studio==1.23.2
+	CHASE_LABEL_STUDIO=.label-studio/bin/label-studio $(BIN)/python -m pytest -m label_studio tests/labelling
+
 lint: $(READY)
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
@@ -30,4 +35,4 @@ bench: $(READY)
 	$(BIN)/python -m benchmarks.population
 
 clean:
-	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) .label-studio build dist .pytest_cache .mypy_cache .ruff_cache

@@ -1,9 +1,7 @@
 """``chase label sync`` with the real Label Studio server, from its package.
 
-The server needs an environment of its own, as its dependencies do not fit beside others:
-
-    python -m venv ls && ls/bin/pip install label-studio
-    CHASE_LABEL_STUDIO=ls/bin/label-studio pytest tests/labelling/test_label_studio.py
+The server needs an environment of its own, as its dependencies do not fit beside others: ``make test-label-studio``
+makes it. These tests are not part of the usual ones: the server's first start makes its tables, which takes minutes.
 """
 
 from __future__ import annotations
@@ -15,7 +13,7 @@ import subprocess
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -43,10 +41,19 @@ QUIET = {
 }
 """Nothing of the server reaches the internet."""
 MINUTES = 10
-needs_server = pytest.mark.skipif(
-    not SERVER,
-    reason="no Label Studio server: install label-studio elsewhere and name its command in CHASE_LABEL_STUDIO",
-)
+
+
+def needs_server(test: Callable[..., None]) -> Callable[..., None]:
+    """With the real server only: `make test-label-studio`."""
+    reason = "no Label Studio server: install label-studio elsewhere and name its command in CHASE_LABEL_STUDIO"
+    for mark in (
+        pytest.mark.label_studio,
+        pytest.mark.skipif(not SERVER, reason=reason),
+        pytest.mark.timeout(60 * (MINUTES + 5)),
+    ):
+        test = mark(test)
+    return test
+
 
 pytestmark = [  # raised inside the SDK
     pytest.mark.filterwarnings("ignore::DeprecationWarning"),
@@ -123,7 +130,6 @@ def home(tmp_path: Path) -> Home:
 
 
 @needs_server
-@pytest.mark.timeout(60 * (MINUTES + 5))
 def test_questions_go_out_with_predictions_and_answers_come_back_once(studio: Studio, home: Home) -> None:
     first = studio.sync(home)
     assert (first.created, first.pushed, first.pulled.accepted) == (True, 6, 0)
@@ -147,7 +153,6 @@ def test_questions_go_out_with_predictions_and_answers_come_back_once(studio: St
 
 
 @needs_server
-@pytest.mark.timeout(60 * (MINUTES + 5))
 def test_a_correction_made_there_comes_in_and_one_made_here_stays(studio: Studio, home: Home) -> None:
     done = studio.sync(home)
     made = studio.annotate(done, 1, "dog")
@@ -162,7 +167,6 @@ def test_a_correction_made_there_comes_in_and_one_made_here_stays(studio: Studio
 
 
 @needs_server
-@pytest.mark.timeout(60 * (MINUTES + 5))
 def test_several_annotators_of_a_task_are_several_opinions(studio: Studio, home: Home) -> None:
     home.policies.change({"answers_per_sample": 2})
     ask(home, range(6, 8))
@@ -179,7 +183,6 @@ def test_several_annotators_of_a_task_are_several_opinions(studio: Studio, home:
 
 
 @needs_server
-@pytest.mark.timeout(60 * (MINUTES + 5))
 def test_closed_questions_leave_and_touched_ones_stay(studio: Studio, home: Home) -> None:
     done = studio.sync(home)
     studio.annotate(done, 0, "cat")
@@ -191,7 +194,6 @@ def test_closed_questions_leave_and_touched_ones_stay(studio: Studio, home: Home
 
 
 @needs_server
-@pytest.mark.timeout(60 * (MINUTES + 5))
 def test_the_model_s_thought_is_hidden_there_unless_the_policy_shows_it(studio: Studio, home: Home) -> None:
     titles = [f"{word} {home.database.identity}" for word in ("hidden", "shown")]
     hidden = studio.sync(home, titles[0])
@@ -205,7 +207,6 @@ def test_the_model_s_thought_is_hidden_there_unless_the_policy_shows_it(studio: 
 
 
 @needs_server
-@pytest.mark.timeout(60 * (MINUTES + 5))
 def test_the_command_and_its_refusals(studio: Studio, home: Home, tmp_path: Path) -> None:
     key = tmp_path / "key"
     key.write_text(f"{KEY}\n")

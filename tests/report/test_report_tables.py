@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import json
+
 import numpy as np
 
 from chase.report import tables
@@ -65,6 +67,20 @@ def test_round_by_round_ends_with_the_last_round(make_run):
     assert [row[0] for row in rows] == ["2", "4", "6", "8", "10", "12", "14", "16", "18", "19"]
     assert rows[0] == ["2", "10.0", "0.900", "2", "0.50", "4", "10", "0.50"]
     assert rows[-1][1] == NONE
+
+
+def test_second_opinions_have_a_column_where_there_are_any(make_run):
+    plain, again = make_run("a", [0.1, 0.5]), make_run("b", [0.3, 0.7], strategy="random")
+    lines = [json.loads(line) for line in (again / "metrics.jsonl").read_text().splitlines()]
+    lines[1]["second_opinions"] = 7
+    (again / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    table = tables.summary(by_method(find_runs([plain, again])))
+    at = list(table.columns).index("second opinions among them")
+    assert list(table.columns)[at - 1] == "labels"
+    assert [row[at] for row in table.texts] == [NONE, "7"]
+    (run,) = find_runs([again])
+    assert [row[4] for row in tables.round_by_round(run).texts] == ["0", "7"]
+    assert "second opinions among them" not in tables.summary(by_method(find_runs([plain]))).columns
 
 
 def test_settings_that_differ(make_run):

@@ -57,6 +57,10 @@ def duration(seconds: float) -> str:
     return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
 
 
+SECOND = "second_opinions"
+"""Answers to samples that had a label; only runs that asked again have them."""
+
+
 def summary(methods: Sequence[MethodRuns], time: Clock = WALL) -> ReportTable:
     """The outcome of each method: a row a method, mean and range over its runs; costs are per round."""
     columns = (
@@ -72,6 +76,11 @@ def summary(methods: Sequence[MethodRuns], time: Clock = WALL) -> ReportTable:
         "inferences",
     )
     rows, main = [_summary_row(method, time) for method in methods], main_metric(methods)
+    if any(method.last(SECOND).size for method in methods):
+        at = columns.index("labels") + 1
+        columns = (*columns[:at], "second opinions among them", *columns[at:])
+        for method, row in zip(methods, rows, strict=True):
+            row.insert(at, mean_and_range(method.last(SECOND), 0))
     title = f"{main_name(main)}, %"
     if title in columns:
         if main == "accuracy":
@@ -154,6 +163,11 @@ def round_by_round(run: RunData, most: int = 8, title: str = "") -> ReportTable:
         del columns[at]
         for row in rows:
             del row[at]
+    if np.isfinite(run.series(SECOND)).any():
+        at = columns.index("labels") + 1
+        columns.insert(at, "second opinions")
+        for row, line in zip(rows, shown, strict=True):
+            row.insert(at, number(as_number(line.get(SECOND, 0)), 0))
     if main != "accuracy":
         columns.insert(1, f"{main_name(main)}, %")
         for row, line in zip(rows, shown, strict=True):
