@@ -181,7 +181,7 @@ def test_the_lead_sees_everybody_and_sets_the_policy(home: Home, desk: Desk) -> 
 
 
 def test_the_lead_lets_people_in_and_out(home: Home, desk: Desk, chromium: Browser) -> None:
-    ask(home, range(6))
+    ask(home, range(30))
     page = desk.sit("kim")
     page.click("#view-team")
     page.get_by_label("A link for somebody new").fill("zoe")
