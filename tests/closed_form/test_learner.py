@@ -242,10 +242,10 @@ def test_the_server_refuses_what_does_not_fit() -> None:
     update = bench.client.take_turn(orders[0]).update
     short = {**update.extras, "sum.features": update.extras["sum.features"][:-1]}
     bench.server.aggregate(orders, [replace(update, extras=short)])
-    assert any("'features' is" in note for note in bench.server.notes)
+    assert "'features' is" in bench.server.refused[0]
     negative = {name: -array for name, array in update.extras.items()}
     bench.server.aggregate(orders, [replace(update, extras=negative)])
-    assert any("client 0 for round 1: it removes labels" in note for note in bench.server.notes)
+    assert "client 0 for round 1: it removes labels" in bench.server.refused[0]
     assert bench.server.to_arrays()["sums/counts"].sum() == 0
 
 

@@ -75,6 +75,17 @@ class Real:
     def kill_server(self) -> None:
         os.kill(held_by(self.run / LOCK).pid, signal.SIGKILL)
 
+    def start_changed(self, site: str, code: str, where: Path) -> None:
+        """Connect a site whose processes first run a piece of code (as ``sitecustomize``)."""
+        where.mkdir()
+        (where / "sitecustomize.py").write_text(code)
+        before = os.environ.get("PYTHONPATH", "")
+        os.environ["PYTHONPATH"] = f"{where}{os.pathsep}{before}"
+        try:
+            self.loopback.start_site(self.supervisor, site)
+        finally:
+            os.environ["PYTHONPATH"] = before
+
     def site(self, name: str) -> Site:
         return Site(self.loopback.homes[name])
 

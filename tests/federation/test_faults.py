@@ -165,14 +165,7 @@ def test_what_a_person_labelled_at_a_site_outlives_a_kill_in_its_turn(tmp_path: 
 
 def start_changed(real: Real, site: str, change: str, where: Path) -> None:
     """Connect a site whose turns are changed by a piece of code; ``honest(*args)`` is the turn as it should be."""
-    where.mkdir()
-    (where / "sitecustomize.py").write_text(CHANGE.replace("CHANGE", change))
-    before = os.environ.get("PYTHONPATH", "")
-    os.environ["PYTHONPATH"] = f"{where}{os.pathsep}{before}"
-    try:
-        real.loopback.start_site(real.supervisor, site)
-    finally:
-        os.environ["PYTHONPATH"] = before
+    real.start_changed(site, CHANGE.replace("CHANGE", change), where)
 
 
 CHANGE = """

@@ -24,7 +24,7 @@ from chase.federation.checks import check_answer
 from chase.federation.ops.setup import Loopback, found
 from chase.federation.rules import Rules
 from chase.federation.secure_sum import Words
-from chase.federation.secure_vector import SumsVector, no_samples, whole
+from chase.federation.secure_vector import HeadVector, NetworkVector, SumsVector, no_samples, whole
 from chase.run.checkpoint import Checkpoint
 
 CLOSED = {"learner": "closed-form", "filters": 8, "fit_passes": 1, "min_labels": 1, "strategy": "margin", "rounds": 3}
@@ -178,6 +178,62 @@ def test_sums_are_not_larger_than_an_answer_may_be(tmp_path: Path) -> None:
     fed = found(tmp_path / "fed", settings, Rules(), secure=False)
     width = 8 * 200 + 8
     assert 8 * width * (width + 1) // 2 < fed.most_answer < 64 << 20
+
+
+HEAD = {"head": "closed-form", "min_labels": 12, "strategy": "random", "rounds": 3, "client_weights": "labelled"}
+
+
+def test_a_head_solved_from_masked_sums_is_that_of_plain_ones(tmp_path: Path) -> None:
+    """Sites with fewer labels than ``min_labels`` send none: some in the first rounds, and how many counts."""
+    plain, secure = (federation(tmp_path / name, HEAD, secure=name == "secure") for name in ("plain", "secure"))
+    wire = wire_of(secure)
+    ours, theirs = run(secure, wire), run(plain, wire_of(plain))
+    assert told(secure, "no sum") == []
+    assert [line["labels"] for line in ours] == [line["labels"] for line in theirs]
+    assert b"head_sum" not in b"".join(part for _, kind, parts in wire.seen if kind == "turn" for part in parts)
+    one, other = arrays(secure), arrays(plain)
+    assert one.keys() == other.keys()
+    assert other["head_sums/counts"].sum() > 12
+    for name in one:
+        size = max(1.0, float(np.abs(other[name]).max()))
+        assert np.abs(one[name] - other[name]).max() < 1e-5 * size, name
+
+
+def test_a_site_that_drops_out_of_the_sums_for_a_head_is_missing_in_them(tmp_path: Path) -> None:
+    fed = federation(tmp_path / "fed", HEAD | {"rounds": 2, "min_labels": 1}, secure=True)
+    wire = wire_of(fed)
+    wire.lost, wire.rounds = {(102, "masked")}, (2,)
+    metrics = run(fed, wire)
+    assert [line["took_part"] for line in metrics] == [5, 4]
+    states = [saved_state(home) for home in fed.homes.values()]
+    now = [int(s.pools.labeled.size) for s in states]
+    first = metrics[0]["labels"]
+    counted = arrays(fed)["head_sums/counts"].sum()
+    assert counted < sum(now)
+    assert counted > 0.5 * first
+
+
+def test_words_of_a_head_worked_by_hand() -> None:
+    origin = {"head.weight": np.array([[1.0, 2.0]], dtype=np.float32), "steps": np.array(7)}
+    vector = HeadVector(NetworkVector(origin, equal=False), SumsVector({"head_sum.a": (2,)}, fractions=True))
+    weights = {"head.weight": np.array([[2.0, 2.5]], dtype=np.float32), "steps": np.array(9)}
+    some = ClientUpdate(0, 1, weights, 2, {"labels": 2.0}, {"head_sum.a": np.array([3.25, -8.0])})
+    few = ClientUpdate(1, 1, weights, 1, {"labels": 1.0}, {})
+    assert vector.words(some).size == vector.words(few).size == vector.size
+    found = vector.read(vector.words(some) + vector.words(few))
+    assert found.weights["head.weight"].tolist() == [[2.0, 2.5]]
+    assert found.weights["steps"] == 7
+    assert found.extras["head_sum.a"].tolist() == [3.25, -8.0]
+    assert (found.labels, found.metrics["labels"], found.metrics["head_sites"]) == (3, 3.0, 1.0)
+    none = vector.read(vector.words(few))
+    assert none.extras == {}
+    assert "head_sites" not in none.metrics
+
+
+def test_sums_of_a_head_are_not_larger_than_an_answer_may_be(tmp_path: Path) -> None:
+    plain = found(tmp_path / "plain", federation_settings(**SETTINGS), Rules(), secure=False)
+    fed = found(tmp_path / "fed", federation_settings(**SETTINGS | HEAD), Rules(), secure=False)
+    assert fed.most_answer > plain.most_answer
 
 
 def test_sums_of_another_shape_are_refused() -> None:

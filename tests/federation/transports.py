@@ -128,7 +128,7 @@ class ThreeSites:
         agreed = Rules(**{"poll": 1.0, "deadline": 60.0, **rules})  # type: ignore[arg-type]
         diary = Diary(run)
         members = Members(transport, lambda: roster, {"settings": {}}, diary, clock, authenticated)
-        rounds = Rounds(transport, members, agreed, diary, lambda c: {"number": c}, clock, clock.sleep)
+        rounds = Rounds(transport, members, agreed, diary, lambda c: {"number": c}, clock=clock, sleep=clock.sleep)
         members.look(0)
         return cls(run, agreed, transport, rounds)
 

@@ -211,18 +211,16 @@ def proxy(
     server(FleetProxy(f"https://{inner}", ca(federation)), host, port, keys / "server.pem", keys / "server.key").run()
 
 
-def run(directory: DirArg, change: SetOpt = None) -> None:
+def run(directory: DirArg, change: SetOpt = None, rule: RuleOpt = None) -> None:
     """Run the rounds that are left, resuming where the last run stopped; `--set rounds=50` makes it longer."""
     need_flower()
     from chase.federation.ops.launch import Watch
     from chase.federation.ops.processes import Ended, end_on_signals
     from chase.federation.rules import FederationDirectory
-    from chase.run.record import Record
 
     federation = FederationDirectory(directory)
-    if change:
-        record = Record.open(federation.run)
-        record.keep(record.changed(settings_room.parse_changes(change)))
+    if change or rule:
+        change_run(federation, change or [], rule or [])
     end_on_signals()
     watch, shown, said = Watch(federation), 0, ""
     try:
@@ -235,6 +233,21 @@ def run(directory: DirArg, change: SetOpt = None) -> None:
         return
     say_rounds(federation, shown)
     close(federation)
+
+
+def change_run(federation: FederationDirectory, change: list[str], rule: list[str]) -> None:
+    """Change settings and rules between two runs, all or none."""
+    from chase.federation.engine import check_privacy
+    from chase.run.record import Record
+
+    record = Record.open(federation.run)
+    settings = record.changed(settings_room.parse_changes(change))
+    rules = federation.changed(settings_room.parse_changes(rule))
+    check_privacy(rules, settings)
+    record.keep(settings)
+    if rule:
+        with record.held():
+            federation.keep_rules(rules)
 
 
 def say_rounds(federation: FederationDirectory, shown: int) -> int:

@@ -142,7 +142,8 @@ def confirmed(state: ClientState, order: RoundOrder, client: int) -> ClientState
         return state
     extras = dict(state.extras)
     ids, labels, sent_in = (extras.pop(f"pending_{name}") for name in ("ids", "labels", "round"))
-    if int(order.extras[RECEIVED][client]) == int(sent_in[0]):
+    received = order.extras[RECEIVED]
+    if client < received.size and int(received[client]) == int(sent_in[0]):
         extras |= {"sent_ids": ids, "sent_labels": labels}
     return replace(state, extras=extras)
 

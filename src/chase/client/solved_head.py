@@ -23,6 +23,8 @@ SOLVED = "solved."
 """In an order: prefix of the last layer that was solved from sums."""
 HEAD_SUM = "head_sum."
 """In an update: prefix of the sums for the next one."""
+HEAD_SITES = "head_sites"
+"""Among the metrics of a sum over sites: how many of them sent sums."""
 
 
 def with_linear_head(net: nn.Module) -> Net:

@@ -3,18 +3,27 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 
 import numpy as np
 
-from chase.client.contribute import SUM
+from chase.client.contribute import PREPARE, SUM
 from chase.closed_form.feature_map import LIMIT
+from chase.closed_form.patches import FIRST_PATCHES
 from chase.core.errors import UpdateError
 from chase.core.messages import ClientUpdate, RoundOrder
 from chase.core.pools import NAMES
+from chase.core.weights import check_fits
 from chase.federation.rules import Rules
 from chase.server.closed_form import check_answer_fits
 from chase.site.turn import METRICS
 
+Shape = tuple[int, ...]
+NONE: Mapping[str, Shape] = {}
+
+FIT_COUNTS = {"images": 1, "texts": 1, "frequency": 1, "column.count": 1, "moment.count": 1}
+FIT_COUNTS |= {"patch.count": FIRST_PATCHES}
+"""Sums that fit features and count something: how often at most per sample."""
 NEEDED = frozenset({"turn", "labels", "inferences", "inferred_samples"} | {f"pool_{name}" for name in NAMES})
 
 
@@ -22,10 +31,12 @@ class Outgrown(UpdateError):
     """A site says more than its size at the handshake allows: it may have grown, so hands are shaken again."""
 
 
-def check_answer(update: ClientUpdate, order: RoundOrder, rules: Rules, samples: int) -> None:
+def check_answer(
+    update: ClientUpdate, order: RoundOrder, rules: Rules, samples: int, shapes: Mapping[str, Shape] = NONE
+) -> None:
     """Refuse an update that does not fit its order, or whose weight or metrics cannot be right.
 
-    ``samples`` is how many the site said it has.
+    ``samples`` is how many the site said it has; ``shapes`` are those of the sums that fit features.
     """
     check_answer_fits(update, order)
     who = f"update of client {update.client} for round {order.round}"
@@ -44,6 +55,8 @@ def check_answer(update: ClientUpdate, order: RoundOrder, rules: Rules, samples:
             f"{update.metrics['pool_labeled']:.0f} is implausible (at most {rules.most_labels})"
         )
     check_sums(update, who, samples)
+    if order.phase == PREPARE:
+        check_fit_sums(update, who, samples, shapes)
     held = sum(update.metrics[f"pool_{name}"] for name in NAMES)
     labels = update.metrics["labels"] - update.metrics.get("second_opinions", 0.0)
     if max(held, labels) > samples:
@@ -51,6 +64,21 @@ def check_answer(update: ClientUpdate, order: RoundOrder, rules: Rules, samples:
             f"{who}: pools of {held:.0f} samples and {labels:.0f} labels given are more than the "
             f"{samples} samples that it has by the handshake"
         )
+
+
+def check_fit_sums(update: ClientUpdate, who: str, samples: int, shapes: Mapping[str, Shape]) -> None:
+    """Refuse sums that fit features if they are others than were asked for, or count more than so many samples."""
+    check_fits(update.extras, {name: np.empty(shape) for name, shape in shapes.items()}, who)
+    for name, each in FIT_COUNTS.items():
+        array = update.extras.get(f"{SUM}{name}")
+        if array is not None and array.size and not 0 <= array.min() <= array.max() <= each * samples:
+            raise Outgrown(f"{who}: the sums '{name}' hold {array.max():.3g}, which {samples} samples cannot give")
+
+
+def per_sample(update: ClientUpdate, samples: int) -> float:
+    """How large the sums that fit features are for one sample; cells of tables may have any size and do not count."""
+    parts = [array for name, array in update.extras.items() if not name.startswith(f"{SUM}column.")]
+    return math.sqrt(sum(float(np.square(array).sum()) for array in parts)) / max(1, samples)
 
 
 def check_sums(update: ClientUpdate, who: str, samples: int) -> None:

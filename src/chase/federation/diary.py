@@ -15,7 +15,8 @@ class Diary:
 
     def __init__(self, run: Path) -> None:
         self._events, self._state = run / "events.jsonl", run / "state.json"
-        self._shown: dict[str, Any] = {}
+        self.shown: dict[str, Any] = {}
+        """The state as it was last written."""
 
     def note(self, round: int, what: str, site: str = "", why: str = "") -> None:
         """Add an event."""
@@ -24,9 +25,9 @@ class Diary:
 
     def show(self, **state: Any) -> None:
         """Replace the state if it has changed."""
-        now = self._shown | state
-        if now != self._shown:
-            self._shown = now
+        now = self.shown | state
+        if now != self.shown:
+            self.shown = now
             write_atomically(self._state, json.dumps(now | {"time": round_time()}).encode())
 
 

@@ -19,14 +19,17 @@ from chase.closed_form.feature_map import InputSpec
 from chase.core.errors import FederationError
 from chase.core.files import write_atomically
 from chase.core.messages import ClientId, RoundOrder
+from chase.core.text import clean
 from chase.core.weights import Weights
 from chase.data.resident import DataSet
+from chase.federation.checks import Shape
 from chase.federation.diary import Diary
 from chase.federation.members import Members
 from chase.federation.privacy import Budget, noise_multiplier
 from chase.federation.rounds import RoundOutcome, Rounds
 from chase.federation.rules import FederationDirectory, Rules
 from chase.federation.secure_engine import SecureSums
+from chase.federation.secure_vector import fit_shapes
 from chase.federation.transport import SiteMessage, Transport
 from chase.learning.inference import logits
 from chase.models.catalog import NetSpec
@@ -77,7 +80,9 @@ class FederationEngine:
         self._members = Members(
             transport, lambda: federation.roster, offer, diary, clock, federation.secure, self._rules.at_once
         )
-        self._rounds = Rounds(transport, self._members, self._rules, diary, self._order_header, clock, sleep)
+        self._rounds = Rounds(
+            transport, self._members, self._rules, diary, self._order_header, self._fit_shapes, clock, sleep
+        )
         self._members.turns = read_turns(federation.path)
         self._members.keep_turns = lambda turns: write_turns(federation.path, turns)
         self.checkpoint = saved_rounds(federation)
@@ -85,6 +90,7 @@ class FederationEngine:
         check_privacy(self._rules, settings)
         self._budget = Budget(federation.path / "privacy.json", self._rules.dp_epsilon, self._rules.dp_delta)
         self._noise = 0.0
+        self._shapes: tuple[int, dict[str, Shape]] | None = None
         self._round = 0
         self.notes: list[str] = []
 
@@ -112,7 +118,7 @@ class FederationEngine:
         if self._rules.secure:
             self._sums.round = self._round
             result = self._sums.hold(wanted)
-            return replace(result, metrics=result.metrics | self._spent())
+            return replace(result, metrics=result.metrics | self._spent(), names=self._members.names)
         outcome = self._rounds.hold(wanted)
         told = outcome.as_metrics() | self._spent()
         try:
@@ -124,11 +130,11 @@ class FederationEngine:
         """The updates added up one by one where that can be, else all of them."""
         updates = (outcome.waiting.whole(outcome.updates[client]) for client in sorted(outcome.updates))
         if not adds_up(self._settings):
-            return RoundResult(outcome.orders, list(updates), metrics=told)
+            return RoundResult(outcome.orders, list(updates), metrics=told, names=self._members.names)
         intake = Intake(self._settings, outcome.orders)
         for update in updates:
             intake.take(update)
-        return RoundResult(outcome.orders, intake.updates, intake.mean(), metrics=told)
+        return RoundResult(outcome.orders, intake.updates, intake.mean(), metrics=told, names=self._members.names)
 
     def _spent(self) -> Metrics:
         """What differential privacy has spent, this round included."""
@@ -155,6 +161,20 @@ class FederationEngine:
             sites = self._rounds.quorum(len(self._federation.roster.active))
             header["dp"] = {"multiplier": self._noise, "sites": sites}
         return header
+
+    def _fit_shapes(self, order: RoundOrder) -> dict[str, Shape]:
+        """The sums that an order to fit features asks for; worked out once per order."""
+        if self._shapes is None or self._shapes[0] != order.round:
+            self._shapes = order.round, fit_shapes(self.spec, self._settings.seed, order)
+        return self._shapes[1]
+
+    def tell_refused(self, round: int, refused: Mapping[ClientId, str]) -> None:
+        """Events, and the state of the sites, for parts that the server left out when it added them up."""
+        for client, why in refused.items():
+            self._diary.note(round, "refused", self._members.name(client), clean(why))
+        if refused:
+            words = dict.fromkeys((self._members.name(client) for client in refused), "refused")
+            self._diary.show(sites=self._diary.shown.get("sites", {}) | words)
 
     def test_logits(self, weights: Weights) -> Tensor:
         """Outputs on the server's test set."""
@@ -209,10 +229,8 @@ def check_privacy(rules: Rules, settings: Settings) -> None:
         )
     if rules.secure and settings.temperature == "leave-one-out":
         raise FederationError("secure = true sums labelled samples alone: use temperature = closed-form")
-    if (rules.secure or rules.dp_epsilon) and settings.head == "closed-form":
-        raise FederationError(
-            "secure = true and dp_epsilon cover the weights alone: head = closed-form also sends sums"
-        )
+    if rules.dp_epsilon and settings.head == "closed-form":
+        raise FederationError("dp_epsilon covers the weights alone: head = closed-form also sends sums; leave it out")
     if (rules.secure or rules.dp_epsilon) and "loss_module" in settings.needs:
         raise FederationError("secure = true and dp_epsilon cover the weights alone: ll4al sends more, choose another")
     if not rules.dp_epsilon:

@@ -21,10 +21,11 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from chase.client.contribute import PREPARE
 from chase.core.errors import FederationError, UpdateError
 from chase.core.messages import ClientId, ClientUpdate, RoundOrder
 from chase.core.text import clean
-from chase.federation.checks import Outgrown, check_answer
+from chase.federation.checks import Outgrown, Shape, check_answer, per_sample
 from chase.federation.diary import Diary
 from chase.federation.members import AGAIN, Members
 from chase.federation.rules import Rules
@@ -70,6 +71,8 @@ class RoundOutcome:
     """From order to answer, by site; of a late one since its own round."""
     norms: dict[ClientId, float] = field(default_factory=dict)
     """How far each update of a site with labels changes the model."""
+    fit_norms: dict[ClientId, float] = field(default_factory=dict)
+    """How large the sums are with which each site helps to fit features, per sample."""
     waiting: Waiting = field(default_factory=Waiting)
     """Holds the arrays of ``updates``, on disk where they are large: ``waiting.whole`` gives an update with them."""
 
@@ -89,6 +92,8 @@ class Rounds:
     diary: Diary
     header: Callable[[ClientId], Mapping[str, object]]
     """What goes with an order to a client."""
+    fit_shapes: Callable[[RoundOrder], Mapping[str, Shape]] = lambda order: {}
+    """The sums that an order to fit features asks for."""
     clock: Callable[[], float] = time.monotonic
     sleep: Callable[[float], None] = time.sleep
     owed: dict[Ticket, Owed] = field(default_factory=dict)
@@ -227,6 +232,8 @@ class Rounds:
         client = update.client
         if update.num_labeled and update.weights and not self.rules.secure:
             outcome.norms[client] = change_norm(order.origin, update.weights)
+        if order.phase == PREPARE and not self.rules.secure:
+            outcome.fit_norms[client] = per_sample(update, self.members.sizes(client).samples)
         outcome.updates[client], outcome.orders[client] = outcome.waiting.keep(update), order
 
     def _check(self, update: ClientUpdate, owed: Owed) -> None:
@@ -236,7 +243,8 @@ class Rounds:
             except FederationError as error:
                 raise UpdateError(str(error)) from None
         else:
-            check_answer(update, owed.order, self.rules, self.members.sizes(owed.client).samples)
+            shapes = self.fit_shapes(owed.order) if owed.order.phase == PREPARE else {}
+            check_answer(update, owed.order, self.rules, self.members.sizes(owed.client).samples, shapes)
 
     def _refuse(self, outcome: RoundOutcome, round: int, name: str, why: str) -> None:
         outcome.refused[name] = clean(why)
@@ -246,8 +254,11 @@ class Rounds:
         """Cut and refuse updates that change the model far more than the others."""
         clip, refuse = self.rules.norm_clip, self.rules.norm_refuse
         clipped, refused, self._reference = sort_norms(outcome.norms, clip, refuse, self._reference)
-        for client, times in refused.items():
-            why = f"its change of the model is {times:.3g} times the median of the round (at most {refuse:g} times)"
+        _, unlike, _ = sort_norms(outcome.fit_norms, 0.0, refuse)
+        far = {c: ("its change of the model is", times) for c, times in refused.items()}
+        far |= {c: ("its sums for fitting features are, per sample,", times) for c, times in unlike.items()}
+        for client, (what, times) in far.items():
+            why = f"{what} {times:.3g} times the median of the round (at most {refuse:g} times)"
             self._refuse(outcome, round, self._name(client), why)
             del outcome.updates[client], outcome.orders[client]
         for client, times in clipped.items():

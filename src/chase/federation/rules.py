@@ -13,6 +13,7 @@ from typing import Any
 from chase.core.errors import FederationError, unknown
 from chase.core.files import write_atomically
 from chase.core.messages import ClientId
+from chase.run.record import Record
 from chase.site.place import check_name
 
 WHERE = ("server", "sites", "both")
@@ -178,13 +179,25 @@ class MemberList:
         return MemberList(tuple(changed if m.name == changed.name else m for m in self.members))
 
 
-def numbers_in_sums(shapes: Mapping[str, list[int]]) -> int:
-    """About how many numbers a site sends besides a model's own: sums of features times features, if there are any."""
+def numbers_in_sums(shapes: Mapping[str, list[int]], solved: bool = False) -> int:
+    """About how many numbers a site sends besides a model's own: sums of features times features, if there are any.
+
+    ``solved``: a network whose last layer is solved from sums.
+    """
     fitted = {name: shape for name, shape in shapes.items() if name.startswith("feature_")}
-    if not fitted:
+    if not fitted and not solved:
         return 0
     width = shapes["head.weight"][1]
     return width * (width + 1) // 2 + sum(max(shape) ** 2 for shape in fitted.values() if len(shape) == 2)
+
+
+def write_rules(path: Path, rules: Rules, link: Mapping[str, Any]) -> None:
+    """``federation.toml``: where the SuperLink listens, and the rules."""
+    parts = [
+        f"[{name}]\n" + "".join(f"{key} = {json.dumps(value)}\n" for key, value in body.items())
+        for name, body in (("link", link), ("rules", asdict(rules)))
+    ]
+    write_atomically(path / "federation.toml", "\n".join(parts).encode())
 
 
 def bare(key: str) -> str:
@@ -208,10 +221,7 @@ class FederationDirectory:
         if (path / "federation.toml").exists():
             raise FederationError(f"{path} is a federation already: continue with `chase federation run {path}`")
         rules.check()
-        lines = [f"{key} = {json.dumps(value)}" for key, value in asdict(rules).items()]
-        link = [f"secure = {json.dumps(secure)}", f"host = {json.dumps(host)}", f"port = {port}"]
-        text = "\n".join(["[link]", *link, "", "[rules]", *lines, ""])
-        write_atomically(path / "federation.toml", text.encode())
+        write_rules(path, rules, {"secure": secure, "host": host, "port": port})
         path.chmod(0o700)
         federation = cls(path)
         federation.keep(MemberList())
@@ -230,6 +240,14 @@ class FederationDirectory:
     def rules(self) -> Rules:
         """The rules as they stand."""
         return make_rules(self._section("rules"))
+
+    def changed(self, values: dict[str, Any]) -> Rules:
+        """The rules with other values for some."""
+        return make_rules(asdict(self.rules) | values)
+
+    def keep_rules(self, rules: Rules) -> None:
+        """Replace the rules; comments in the file are not kept."""
+        write_rules(self.path, rules, self._section("link"))
 
     @property
     def secure(self) -> bool:
@@ -256,7 +274,8 @@ class FederationDirectory:
             shapes: dict[str, list[int]] = {n.split()[0]: json.loads(n[n.index("[") :]) for n in arrays}
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             raise FederationError(f"{self.path}/agreement.json cannot be read: {error}") from None
-        return 24 * (sum(map(math.prod, shapes.values())) + numbers_in_sums(shapes)) + (4 << 20)
+        solved = Record.open(self.run).settings.head == "closed-form"
+        return 24 * (sum(map(math.prod, shapes.values())) + numbers_in_sums(shapes, solved)) + (4 << 20)
 
     @property
     def run(self) -> Path:

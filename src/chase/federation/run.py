@@ -51,6 +51,7 @@ def _run(engine: FederationEngine, record: Record, diary: Diary) -> list[Metrics
     def announce(metrics: Metrics) -> None:
         shown = {"accuracy": metrics["test_accuracy"], "labels": metrics["labels"]}
         diary.show(phase="saved", round=metrics["round"], **shown)
+        engine.tell_refused(metrics["round"], saved.server.refused)
         for note in saved.server.notes[len(told) :]:
             diary.note(metrics["round"], "note", why=note)
             told.append(note)

@@ -1,6 +1,8 @@
 """What a site would have sent, as one row of 64-bit words that add up, and the sum of such rows read back.
 
     network       weight times change of the model, the weight, then the common tail, in fixed point
+    its head      with head = closed-form, before that: sums of all labelled samples, as whole parts and fractions,
+                  and a 1 of each site that has enough labels to send them
     closed-form   sums of newly labelled samples: whole numbers, so their sum is the plain one, bit for bit.
                   Sums that fit features may have fractions: whole parts and fractions travel as words of their own.
     tail          the number of labels and the metrics in ``SUMMED``, in fixed point
@@ -11,7 +13,7 @@ A site with nothing to send sends zeros: who has too few labels is not told.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 import numpy as np
@@ -19,6 +21,7 @@ import torch
 from numpy.typing import NDArray
 
 from chase.client.contribute import FIT, PREPARE, SUM, sum_shapes
+from chase.client.solved_head import HEAD_SITES, HEAD_SUM
 from chase.closed_form.feature_map import FeatureMap, InputSpec
 from chase.closed_form.model import ClosedFormNet, FeatureSpec, build_model
 from chase.core.errors import FederationError, SettingsError
@@ -169,10 +172,46 @@ class SumsVector:
         return Joint(joint.labels, joint.metrics, extras=extras)
 
 
+@dataclass(frozen=True)
+class HeadVector:
+    """For a network whose last layer is solved: sums for it, who sent them (a 1), then the network itself."""
+
+    network: NetworkVector
+    sums: SumsVector
+
+    @property
+    def count(self) -> int:
+        """Words before those of the network."""
+        return self.sums.size - TAIL + 1
+
+    @property
+    def size(self) -> int:
+        """Words of one site."""
+        return self.count + self.network.size
+
+    def words(self, update: ClientUpdate) -> Words:
+        """Sums, zeros where a site has too few labels, and the network."""
+        sums = self.sums.words(update)[:-TAIL]
+        return np.concatenate([sums, encode(np.array([float(bool(update.extras))])), self.network.words(update)])
+
+    def read(self, total: Words) -> Joint:
+        """The mean model, and the sums if anybody sent some."""
+        rest, at = total[self.count :], self.count - 1
+        joint, sites = self.network.read(rest), float(decode(total[at : at + 1])[0])
+        if not sites:
+            return joint
+        found = self.sums.read(np.concatenate([total[:at], rest[-TAIL:]]))
+        return replace(joint, metrics=joint.metrics | {HEAD_SITES: sites}, extras=found.extras)
+
+
 def vector_for(settings: Settings, spec: NetSpec, order: RoundOrder) -> Vector:
     """How the answers to an order are summed."""
     if settings.learner == "network":
-        return NetworkVector(order.origin, settings.client_weights != "labelled")
+        network = NetworkVector(order.origin, settings.client_weights != "labelled")
+        if settings.head != "closed-form":
+            return network
+        shapes = {f"{HEAD_SUM}{name}": shape for name, shape in sum_shapes(order).items()}
+        return HeadVector(network, SumsVector(shapes, fractions=True))
     if order.phase == PREPARE:
         return SumsVector(fit_shapes(spec, settings.seed, order), fractions=True)
     return SumsVector({f"{SUM}{name}": shape for name, shape in sum_shapes(order).items()}, fractions=False)

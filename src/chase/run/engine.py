@@ -30,6 +30,8 @@ class RoundResult:
     """Lines for selections.jsonl; in simulation only."""
     metrics: dict[str, Any] = field(default_factory=dict)
     """What the engine adds to the round's line of metrics."""
+    names: Mapping[ClientId, str] = field(default_factory=dict)
+    """What sites are called; in a federation only."""
 
 
 class Engine(Protocol):

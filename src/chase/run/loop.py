@@ -23,7 +23,7 @@ from chase.run.checkpoint import Checkpoint
 from chase.run.client_counts import ClientCounts
 from chase.run.engine import Engine
 from chase.run.loggers import Loggers
-from chase.run.metrics import BEST, Metrics, asked_classes, best_round, round_metrics, seconds, stop_reason
+from chase.run.metrics import BEST, Metrics, asked_classes, best_round, leave_out, round_metrics, seconds, stop_reason
 from chase.run.record import Record
 from chase.run.scoring import Evaluation
 from chase.server.closed_form import make_server
@@ -58,6 +58,7 @@ def run_rounds(
             server.aggregate(result.orders, result.updates, result.mean)
         allotment.answered(result.updates)
         metrics = round_metrics(round, result.updates, counts) | result.metrics
+        engine.notes += leave_out(metrics, server.refused, result.names)
         metrics |= {"largest_share": server.largest_share, "asked_classes": asked_classes(result.journal)}
         metrics |= server.facts
         if settings.away:

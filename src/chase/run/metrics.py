@@ -6,7 +6,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from chase.core.messages import ClientUpdate
+from chase.core.messages import ClientId, ClientUpdate
 from chase.core.timing import Stopwatch
 from chase.run.client_counts import ClientCounts
 from chase.settings import Settings
@@ -76,6 +76,15 @@ def round_metrics(round: int, updates: Sequence[ClientUpdate], counts: ClientCou
         "took_part": len(updates),
         **counts.metrics(),
     }
+
+
+def leave_out(metrics: Metrics, refused: Mapping[ClientId, str], names: Mapping[ClientId, str]) -> list[str]:
+    """Correct a line for clients whose part the server refused: by name in a federation, else as notes (returned)."""
+    metrics["took_part"] -= len(refused)
+    if "sites" in metrics:
+        metrics["sites"]["refused"] |= {names.get(client, f"client {client}"): why for client, why in refused.items()}
+        return []
+    return [f"refused: {why}" for why in refused.values()]
 
 
 def asked_classes(journal: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, int]]:

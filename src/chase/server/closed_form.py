@@ -26,6 +26,8 @@ from chase.settings import Settings
 
 MERGED = "merged"
 """In a mean: the clients whose sums were added up as they came."""
+NEVER = -(2**31)
+"""The round in which sums were received of a client that has sent none."""
 
 
 def make_server(run: str, settings: Settings, first: Start, spec: NetSpec) -> Server:
@@ -49,7 +51,7 @@ class ClosedFormServer(Server):
         self._map, self._classes = net.feature_map, spec.classes
         self._sums: dict[str, Array] = Sums.empty(net.feature_map.width, spec.classes).to_arrays()
         """Named sums as they travel; added up exactly."""
-        self._received = np.full(settings.clients, -(2**31), dtype=np.int64)
+        self._received = np.full(settings.clients, NEVER, dtype=np.int64)
         self._fit: dict[str, Array] = {}
         self._solved = np.array([0.0, 0.0, 0.0, SHARPNESS])
         """Ridge weight, temperature and expected error of the last head, and how sharp its probabilities are."""
@@ -75,6 +77,7 @@ class ClosedFormServer(Server):
     ) -> None:
         """Add what came, in client order, and solve; sums are never averaged."""
         answers_order(orders, updates)
+        self.refused = {}
         if not updates:
             return
         ordered = sorted(updates, key=lambda update: update.client)
@@ -89,7 +92,7 @@ class ClosedFormServer(Server):
                 if any(name.startswith(SUM) for name in update.extras):
                     self._take(update)
             except UpdateError as error:  # one client's sums must not stop the others
-                self.notes.append(f"refused: {error}")
+                self.refused |= dict.fromkeys(update.joint or (update.client,), str(error))
         if self.settings.form != "isolated":
             self._solve()
 
@@ -100,7 +103,12 @@ class ClosedFormServer(Server):
 
     def _take(self, update: ClientUpdate) -> None:
         """Add a client's change; one that does not fit, or removes what is not there, is refused whole."""
-        who, change = f"update of client {update.client} for round {update.round}", _named(update.extras)
+        whose = (
+            f"sum of clients {', '.join(map(str, update.joint))}"
+            if update.joint
+            else f"update of client {update.client}"
+        )
+        who, change = f"{whose} for round {update.round}", _named(update.extras)
         check_fits(change, self._sums, who)
         if (self._sums["counts"] + change["counts"] < 0).any():
             raise UpdateError(f"{who}: it removes labels that the server does not have")
@@ -109,6 +117,9 @@ class ClosedFormServer(Server):
     def _add(self, change: Arrays, clients: Sequence[ClientId], round: int) -> None:
         self._sums = {name: array + change[name] for name, array in self._sums.items()}
         for client in clients:
+            if client >= self._received.size:  # a site that was admitted later, beyond ``clients``
+                more = np.full(client + 1 - self._received.size, NEVER, dtype=np.int64)
+                self._received = np.concatenate([self._received, more])
             self._received[client] = round
 
     def _fit_step(self, round: int, updates: Sequence[ClientUpdate]) -> None:

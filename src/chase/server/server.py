@@ -147,6 +147,8 @@ class Server:
         """Numbers of the last model that belong in the metrics."""
         self.notes: list[str] = []
         """What the user should know of the averages so far."""
+        self.refused: dict[ClientId, str] = {}
+        """Clients whose part of the last round was left out by the server, and why."""
         self._plan = ServerPlan(
             lr=find_server(settings.server).lr if settings.server_lr is None else settings.server_lr,
             momentum=settings.server_momentum,

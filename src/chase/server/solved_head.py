@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from chase.client.solved_head import HEAD_SUM, SOLVED, with_linear_head
+from chase.client.solved_head import HEAD_SITES, HEAD_SUM, SOLVED, with_linear_head
 from chase.closed_form.model import build_model
 from chase.closed_form.sums import Sums
 from chase.core.errors import UpdateError
@@ -65,7 +65,8 @@ class SolvedHeadServer(Server):
 
     def _add(self, updates: Sequence[ClientUpdate]) -> None:
         """The sums of this round in client order, and of earlier ones for the clients that are missing."""
-        absent = max(0.0, 1.0 - len(updates) / self.settings.clients)
+        sent = sum(update.metrics.get(HEAD_SITES, 1.0) for update in updates)
+        absent = max(0.0, 1.0 - sent / self.settings.clients)
         total = {name: array * absent for name, array in self._sums.items()} if absent else {}
         for update in updates:
             part = part_of(update.extras, HEAD_SUM)

@@ -15,7 +15,7 @@ from chase.core.files import write_atomically
 from chase.data.resident import Kind
 from chase.data.texts import LETTERS
 from chase.federation.diary import Diary
-from chase.federation.engine import spec_of
+from chase.federation.engine import check_privacy, spec_of
 from chase.federation.ops import keys, launch
 from chase.federation.ops.processes import ProcessSpec, Supervisor
 from chase.federation.rules import FederationDirectory, Rules
@@ -53,6 +53,7 @@ def found(
     """
     if settings.form == "isolated":
         raise FederationError("form = 'isolated' trains every client alone and needs no federation: use `chase run`")
+    check_privacy(rules, settings)
     if agreement is None:
         data = load_data(settings)
         agreement = agreement_of(settings, data.test, data.classes)
