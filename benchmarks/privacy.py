@@ -1,7 +1,7 @@
-"""`python -m benchmarks.privacy [--data digits mnist] [--sites 10] [--rounds 10] [--seeds 2]`: what epsilon costs.
+"""`python -m benchmarks.privacy [--data digits mnist] [--sites 10 50] [--rounds 10] [--seeds 3]`: what epsilon costs.
 
 Federations in this process: real sites on disk, the server's own rounds, no network between them. Each line is one
-dp_epsilon (0: no differential privacy) with the accuracy on the server's test set after the last round.
+dp_epsilon (0: no differential privacy) with the accuracy on the server's test set after the last round, by seed.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ import statistics
 import tempfile
 import time
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -56,49 +57,54 @@ class Direct:
         return [self.answers[t] for t in tickets if t in self.answers]
 
 
-def accuracy(data: str, sites: int, rounds: int, seed: int, epsilon: float, clip: float, share: float) -> float:
-    """Test accuracy after the last round of one federation."""
-    changes: dict[str, Any] = {"clients": sites, "rounds": rounds, "seed": seed, "local_epochs": 2}
-    changes |= {"strategy": "random", "client_weights": "equal", "align": "none"}
-    changes |= {"partition": "iid", "data_share": share, "initial_labels": 0.5}
-    rules = Rules(quorum=sites, dp_epsilon=epsilon, dp_clip=clip, norm_clip=0.0, norm_refuse=0.0)
-    with tempfile.TemporaryDirectory(prefix="chase-privacy-") as place:
-        loopback = Loopback.prepare(Path(place) / "fed", load(data, changes), rules, secure=False)
-        transport = Direct({100 + n: home for n, home in enumerate(loopback.homes.values())})
-        return float(run_federation(loopback.federation, transport)[-1]["test_accuracy"])
+@dataclass(frozen=True)
+class Case:
+    """One row of the study."""
+
+    data: str
+    sites: int
+    rounds: int
+    epsilon: float
+    clip: float
+    epochs: int
+    share: float
+    """Share of the data set that is used."""
+
+    def accuracy(self, seed: int) -> float:
+        """Test accuracy after the last round of one federation."""
+        changes: dict[str, Any] = {"clients": self.sites, "rounds": self.rounds, "seed": seed}
+        changes |= {"local_epochs": self.epochs, "eval_every": self.rounds, "data_share": self.share}
+        changes |= {"strategy": "random", "client_weights": "equal", "align": "none"}
+        changes |= {"partition": "iid", "initial_labels": 0.5, "budget": 1}
+        rules = Rules(quorum=self.sites, dp_epsilon=self.epsilon, dp_clip=self.clip, norm_clip=0.0, norm_refuse=0.0)
+        with tempfile.TemporaryDirectory(prefix="chase-privacy-") as place:
+            loopback = Loopback.prepare(Path(place) / "fed", load(self.data, changes), rules, secure=False)
+            transport = Direct({100 + n: home for n, home in enumerate(loopback.homes.values())})
+            return float(run_federation(loopback.federation, transport)[-1]["test_accuracy"])
+
+    def line(self, seeds: int) -> dict[str, Any]:
+        """The row: accuracies of all seeds, their mean and range, and what it took."""
+        began = time.monotonic()
+        found = [round(self.accuracy(seed), 4) for seed in range(seeds)]
+        spread = {"mean": round(statistics.mean(found), 4), "lowest": min(found), "highest": max(found)}
+        took = {"seconds": round(time.monotonic() - began), "load": round(os.getloadavg()[0], 1)}
+        return asdict(self) | {"accuracy": found} | spread | took
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data", nargs="+", default=["digits", "mnist"])
-    parser.add_argument("--sites", type=int, default=10)
+    parser.add_argument("--sites", type=int, nargs="+", default=[10, 50])
     parser.add_argument("--rounds", type=int, default=10)
-    parser.add_argument("--seeds", type=int, default=2)
+    parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--clip", type=float, default=1.0)
+    parser.add_argument("--epochs", type=int, default=2, help="local epochs")
     parser.add_argument("--share", type=float, default=1.0, help="share of the data set that is used")
-    parser.add_argument("--epsilon", type=float, nargs="+", default=[0.0, 8.0, 64.0, 1000.0])
+    parser.add_argument("--epsilon", type=float, nargs="+", default=[0.0, 2.0, 8.0, 32.0, 128.0])
     chosen = parser.parse_args()
-    for data in chosen.data:
-        for epsilon in chosen.epsilon:
-            began = time.monotonic()
-            found = [
-                accuracy(data, chosen.sites, chosen.rounds, seed, epsilon, chosen.clip, chosen.share)
-                for seed in range(chosen.seeds)
-            ]
-            line = {
-                "data": data,
-                "sites": chosen.sites,
-                "rounds": chosen.rounds,
-                "clip": chosen.clip,
-                "share": chosen.share,
-            }
-            line |= {
-                "epsilon": epsilon,
-                "accuracy": [round(a, 4) for a in found],
-                "mean": round(statistics.mean(found), 4),
-            }
-            line |= {"seconds": round(time.monotonic() - began), "load": round(os.getloadavg()[0], 1)}
-            print(json.dumps(line), flush=True)
+    for data, sites, epsilon in product(chosen.data, chosen.sites, chosen.epsilon):
+        case = Case(data, sites, chosen.rounds, epsilon, chosen.clip, chosen.epochs, chosen.share)
+        print(json.dumps(case.line(chosen.seeds)), flush=True)
 
 
 if __name__ == "__main__":

@@ -53,10 +53,13 @@ def test_the_loopback_version_runs_as_written(tmp_path: Path) -> None:
         assert "no damage" in said
         assert "server certificate renewed" in said
         assert "round 2 is the last one now" in said
+        assert said.count("accepted secure: False -> True") == 3
+        assert "finished: all 4 rounds done" in said
         assert "taken down" in said
         assert not group_lives(shell.pid)
         metrics = Record.open(tmp_path / "fed" / "run").metrics
-        assert [line["took_part"] for line in metrics] == [3, 3, 3]
+        assert [line["took_part"] for line in metrics] == [3, 3, 3, 3]
+        assert [bool(line["clients"]) for line in metrics] == [True, True, True, False]  # then sums only
         assert metrics[-1]["site_count"] > 50
         joined = {e["site"] for e in events(tmp_path / "fed" / "run") if e["what"] == "joined"}
         assert joined == {"site-a", "site-b", "site-c"}

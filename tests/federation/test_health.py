@@ -10,14 +10,15 @@ from site_room.sites import first_order, now, play, tiny_settings, tiny_site
 from support import small_settings
 from typer.testing import CliRunner
 
+from chase.cli.federation import change_run
 from chase.cli.main import app
-from chase.core.errors import CheckpointError, FederationError
+from chase.core.errors import ChaseError, CheckpointError, FederationError, RunDirectoryError
 from chase.core.messages import RoundOrder
 from chase.federation.diary import Diary
 from chase.federation.health import federation_problems, metrics_text, site_problems
 from chase.federation.ops import certificates, keys
 from chase.federation.rules import FederationDirectory, Rules
-from chase.federation.status_view import lateness, phase_now
+from chase.federation.status_view import lateness, phase_now, rounds_of
 from chase.home.inbox import Given
 from chase.run.record import Record
 from chase.site import turn
@@ -69,6 +70,48 @@ def test_a_certificate_that_ends_soon_is_reported_and_renewed_from_the_same_ca(
     certificates.read_certificate(place / "server.pem").verify_directly_issued_by(ca)
     assert certificates.read_certificate(place / "server.pem").not_valid_after_utc <= ca.not_valid_after_utc
     assert not any("server.pem" in line for line in federation_problems(federation))
+
+
+def test_health_names_sites_that_do_not_take_part_while_rounds_are_under_way(federation: FederationDirectory) -> None:
+    diary = Diary(federation.run)
+    diary.note(2, "refused", "site-b", "use the same version of chase")
+    words = {"site-a": "answered", "site-b": "refused", "site-c": "away"}
+    diary.show(phase="round", round=3, sites=words)
+    found = federation_problems(federation)
+    assert "site-b is refused: use the same version of chase" in found
+    assert "site-c is not connected" in found
+    assert not any("site-a" in line for line in found)
+    diary.show(phase="finished")
+    assert not any("site-" in line for line in federation_problems(federation))
+
+
+def test_status_counts_rounds_in_which_a_site_was_clipped_or_refused() -> None:
+    lines = [{"sites": {"refused": {"a": "why"}, "clipped": {"b": 7.0}}}, {"sites": {"refused": {"a": "x"}}}, {}]
+    assert rounds_of(lines, "refused") == {"a": 2}
+    assert rounds_of(lines, "clipped") == {"b": 1}
+
+
+def test_rules_change_between_runs_all_or_none(federation: FederationDirectory) -> None:
+    before = federation.path.joinpath("federation.toml").read_text()
+    change_run(federation, ["rounds=7"], ["secure=true", "deadline=30"])
+    assert (federation.rules.secure, federation.rules.deadline, federation.rules.quorum) == (True, 30, 0)
+    assert federation.address == ("127.0.0.1", 1)
+    assert federation.secure
+    assert Record.open(federation.run).settings.rounds == 7
+    for changes, rules, why in (
+        (["rounds=9"], ["securr=true"], "did you mean 'secure'"),
+        (["rounds=9"], ["quorum=-1"], "quorum = -1 is invalid"),
+        (["rounds=9"], ["dp_epsilon=8"], "dp_epsilon needs client_weights = equal"),
+        (["lr=0.5"], ["quorum=2"], "was begun with lr"),
+    ):
+        with pytest.raises(ChaseError, match=why):
+            change_run(federation, changes, rules)
+        assert Record.open(federation.run).settings.rounds == 7
+        assert federation.rules.quorum == 0
+    assert before != federation.path.joinpath("federation.toml").read_text()
+    with Record.open(federation.run).held(), pytest.raises(RunDirectoryError):
+        change_run(federation, [], ["quorum=2"])
+    assert federation.rules.quorum == 0
 
 
 def test_a_ca_that_ends_soon_cannot_renew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

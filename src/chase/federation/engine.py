@@ -225,7 +225,7 @@ def check_privacy(rules: Rules, settings: Settings) -> None:
         raise FederationError("secure = true sums updates: combine must be mean, client_weights labelled or equal")
     if rules.dp_epsilon and settings.learner != "network":
         raise FederationError(
-            "dp_epsilon clips changes of a network: learner = closed-form has none; use secure = true"
+            "dp_epsilon clips changes of a network, and learner = closed-form has none: use secure = true, or a network"
         )
     if rules.secure and settings.temperature == "leave-one-out":
         raise FederationError("secure = true sums labelled samples alone: use temperature = closed-form")

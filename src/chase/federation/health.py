@@ -20,6 +20,7 @@ from chase.site.place import Site
 
 LEAST_SPACE = 1 << 30
 """Bytes that should be free on the disk."""
+NEW_CA = "create a new federation and give its ca.crt to every site"
 QUIET = 60.0
 """Seconds beyond the deadline after which a state that does not change is stale."""
 
@@ -35,7 +36,8 @@ def _certificates(federation: FederationDirectory) -> list[str]:
         left = days_left(federation.path / "keys" / name)
         if left < AHEAD:
             ended = f"ended {-left} days ago" if left < 0 else f"ends in {left} days"
-            found.append(f"the certificate {name} {ended}: run `chase federation renew {federation.path}`")
+            todo = f"run `chase federation renew {federation.path}`" if name == "server.pem" else NEW_CA
+            found.append(f"the certificate {name} {ended}: {todo}")
     return found
 
 
@@ -54,7 +56,15 @@ def federation_problems(federation: FederationDirectory) -> list[str]:
         )
     elif phase in UNDER_WAY and stale_for(federation) > federation.rules.deadline + QUIET:
         found.append(f"nothing has changed for {stale_for(federation):.0f} s in phase '{phase}'")
-    return found
+    return found + (_sites(federation, now) if phase in UNDER_WAY else [])
+
+
+def _sites(federation: FederationDirectory, now: dict[str, Any]) -> list[str]:
+    """Sites that do not take part in the rounds that are under way."""
+    reasons = {e["site"]: e["why"] for e in events(federation.run) if e["what"] == "refused"}
+    said: dict[str, str] = now.get("sites", {})
+    found = [f"{name} is not connected" for name, word in said.items() if word == "away"]
+    return found + [f"{name} is refused: {reasons.get(name, '')}" for name, word in said.items() if word == "refused"]
 
 
 UNDER_WAY = ("submitted", "gathering", "round", "saved")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,8 @@ def snapshot(federation: FederationDirectory) -> dict[str, Any]:
         "secure": federation.secure,
         "sites": sites,
         "lateness": lateness(metrics),
+        "clipped": rounds_of(metrics, "clipped"),
+        "refused": rounds_of(metrics, "refused"),
         "dp_epsilon": metrics[-1].get("dp_epsilon") if metrics else None,
         "processes": running(federation.path / "processes.json"),
         "metrics": [
@@ -60,6 +63,11 @@ def lateness(metrics: list[dict[str, Any]]) -> dict[str, tuple[float | None, int
     return found
 
 
+def rounds_of(metrics: list[dict[str, Any]], what: str) -> dict[str, int]:
+    """By site: in how many rounds its answer was clipped, or refused."""
+    return dict(Counter(name for line in metrics for name in line.get("sites", {}).get(what, ())))
+
+
 def render(federation: FederationDirectory, links: dict[str, str]) -> RenderableType:
     """The view."""
     now = snapshot(federation)
@@ -70,14 +78,15 @@ def render(federation: FederationDirectory, links: dict[str, str]) -> Renderable
     if now["dp_epsilon"] is not None:
         parts.append(Text(f"differential privacy: epsilon {now['dp_epsilon']:.2f} spent"))
     sites = Table(box=None, padding=(0, 2), title="sites", title_justify="left")
-    for column in ("site", "node", "now", "last answer", "rounds late"):
+    for column in ("site", "node", "now", "last answer", "rounds late", "clipped", "refused"):
         sites.add_column(column)
     for name, word in now["sites"].items():
         alive = now["processes"].get(name)
         node = "-" if alive is None else "up" if alive else "down"
         took, late = now["lateness"].get(name, (None, 0))
         seconds = "-" if took is None else f"{took:.1f} s"
-        sites.add_row(name, node, Text(word, style=COLOURS.get(word, "")), seconds, str(late))
+        bad = (str(now[what].get(name, 0)) for what in ("clipped", "refused"))
+        sites.add_row(name, node, Text(word, style=COLOURS.get(word, "")), seconds, str(late), *bad)
     parts += [sites, _rounds(now["metrics"])]
     parts += [Text(f"{when(e)}{e['site']} {e['what']} {e['why']}".rstrip(), style="dim") for e in now["events"]]
     parts += [Text(f"label for {name}: {url}") for name, url in links.items()]
