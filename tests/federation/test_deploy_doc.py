@@ -97,6 +97,22 @@ def test_a_wheel_file_is_all_that_an_installation_needs(tmp_path: Path) -> None:
         assert (place / "chase" / data).exists(), data
 
 
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="needs systemd-analyze")
+def test_systemd_accepts_the_units(tmp_path: Path) -> None:
+    text = DOC.read_text(encoding="utf-8")
+    names = re.findall(r"/etc/systemd/system/(chase-[a-z]+\.service)", text)
+    assert len(names) == len(blocks("ini")) == 4
+    units = [tmp_path / name for name in names]
+    for unit, body in zip(units, blocks("ini"), strict=True):
+        unit.write_text(body.replace("/opt/chase/bin/chase", "/bin/true"))
+    run = ["systemd-analyze", "verify", "--man=no", *map(str, units)]
+    done = subprocess.run(run, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (0, "")
+    for unit in units:
+        rate = ["systemd-analyze", "security", "--offline=true", "--threshold=40", str(unit)]
+        assert subprocess.run(rate, capture_output=True, timeout=60).returncode == 0, unit.name
+
+
 def test_every_command_and_option_that_it_names_exists() -> None:
     text = DOC.read_text(encoding="utf-8").replace("\\\n", " ")
     assert len(blocks("ini")) == 4
