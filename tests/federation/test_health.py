@@ -103,6 +103,8 @@ def test_rules_change_between_runs_all_or_none(federation: FederationDirectory) 
         (["rounds=9"], ["quorum=-1"], "quorum = -1 is invalid"),
         (["rounds=9"], ["dp_epsilon=8"], "dp_epsilon needs client_weights = equal"),
         (["lr=0.5"], ["quorum=2"], "was begun with lr"),
+        ([], ["quorum"], "--rule takes key=value, not 'quorum'; for example --rule quorum=3"),
+        ([], ["secure=maybe"], "secure = 'maybe' is invalid: give true or false"),
     ):
         with pytest.raises(ChaseError, match=why):
             change_run(federation, changes, rules)

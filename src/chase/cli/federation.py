@@ -28,6 +28,7 @@ SetOpt = Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", 
 RuleOpt = Annotated[
     list[str] | None, typer.Option("--rule", metavar="KEY=VALUE", help="quorum, deadline, evaluate, ...; repeatable.")
 ]
+RULE = "--rule quorum=3"
 InsecureOpt = Annotated[bool, typer.Option("--insecure", help="No encryption, no authentication. For trying out.")]
 JsonOpt = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 PresetOpt = Annotated[str, typer.Option("--preset", "-p", help="Preset or TOML file of settings.")]
@@ -72,7 +73,7 @@ def make_rules(pairs: list[str] | None) -> Rules:
     """The rules that the options give."""
     from chase.federation.rules import make_rules as make
 
-    return make(settings_room.parse_changes(pairs or []))
+    return make(settings_room.parse_changes(pairs or [], RULE))
 
 
 def init(
@@ -242,7 +243,7 @@ def change_run(federation: FederationDirectory, change: list[str], rule: list[st
 
     record = Record.open(federation.run)
     settings = record.changed(settings_room.parse_changes(change))
-    rules = federation.changed(settings_room.parse_changes(rule))
+    rules = federation.changed(settings_room.parse_changes(rule, RULE))
     check_privacy(rules, settings)
     record.keep(settings)
     if rule:

@@ -16,6 +16,7 @@ from chase.core.messages import ClientId
 from chase.run.record import Record
 from chase.site.place import check_name
 
+KINDS = {bool: "true or false", int: "a whole number", float: "a number", str: "a word"}
 WHERE = ("server", "sites", "both")
 
 
@@ -103,7 +104,7 @@ def make_rules(values: dict[str, Any]) -> Rules:
             raise FederationError(unknown("rule", key, kinds))
         fits = isinstance(value, int | float) if kinds[key] is float else isinstance(value, kinds[key])
         if not fits or (isinstance(value, bool) and kinds[key] is not bool):
-            raise FederationError(f"rule {key} = {value!r} is invalid: it is of type {kinds[key].__name__}")
+            raise FederationError(f"rule {key} = {value!r} is invalid: give {KINDS[kinds[key]]}")
     rules = Rules(**values)
     rules.check()
     return rules

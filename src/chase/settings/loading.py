@@ -107,14 +107,14 @@ def load(name: str, changes: Mapping[str, Any] | None = None) -> Settings:
     return from_mapping({**values_of(name), **(changes or {})}).resolved()
 
 
-def parse_changes(pairs: list[str]) -> dict[str, Any]:
-    """``key=value`` pairs; the value is read as TOML and, where that fails, taken as text."""
+def parse_changes(pairs: list[str], example: str = "--set rounds=20") -> dict[str, Any]:
+    """``key=value`` pairs of an option (``example`` is one); a value is read as TOML and, where that fails, as text."""
     changes: dict[str, Any] = {}
     for pair in pairs:
         key, equals, text = pair.partition("=")
         key = key.strip().replace("-", "_")
         if not equals or not key:
-            raise SettingsError(f"--set takes key=value, not '{pair}'; for example --set rounds=20")
+            raise SettingsError(f"{example.split()[0]} takes key=value, not '{pair}'; for example {example}")
         group, dot, inner = key.partition(".")
         if dot and group in GROUPS:
             (key,) = flatten({group: {inner: text}})
