@@ -17,7 +17,7 @@ from chase.client.contribute import SUM
 from chase.core.messages import ClientUpdate
 from chase.federation.diary import events, state
 from chase.federation.ops.setup import Loopback, admit, site_name
-from chase.federation.overview import snapshot
+from chase.federation.status_view import snapshot
 from chase.federation.transport import Reply, Ticket
 from chase.report.federated import federation_section
 from chase.report.runs import MethodRuns, read_run

@@ -12,7 +12,7 @@ from federation.test_faults import start_changed
 from support import final_weights
 
 from chase.federation.diary import events
-from chase.federation.overview import snapshot
+from chase.federation.status_view import snapshot
 from chase.run.checkpoint import Checkpoint
 from chase.run.record import Record
 
