@@ -297,6 +297,6 @@ def test_an_answer_that_cannot_be_is_an_error_with_client_round_and_stage() -> N
     ):
         site = chase()
         site.person.ready = [answer]
-        with pytest.raises(ClientError, match=f"client 0, round 1, taking in answers: {sentence}"):
+        with pytest.raises(ClientError, match=f"client 0, round 1, reading answers: {sentence}"):
             site.turn(1)
         assert site.store.turns == {}

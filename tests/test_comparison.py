@@ -116,7 +116,7 @@ def test_other_settings_in_the_same_directory_are_refused(tmp_path: Path) -> Non
 def test_methods_are_checked_before_anything_runs(tmp_path: Path) -> None:
     assert method_changes("entropy@global") == {"strategy": "entropy", "model": "global"}
     for text in ("", "entropy@", "entropy@server"):
-        with pytest.raises(SettingsError, match="is no method"):
+        with pytest.raises(SettingsError, match="is not a method"):
             method_changes(text)
     with pytest.raises(SettingsError, match="did you mean 'entropy'"):
         plan_arms({}, ["random", "entrpy"], [0])

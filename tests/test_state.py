@@ -32,14 +32,14 @@ def test_tracking_touches_the_watched_only(state: ClientState) -> None:
 
 def test_answers_of_every_kind(state: ClientState) -> None:
     state = state.ask(ids(10, 30))
-    state = state.take_in([Answer(10, 1, "a"), Answer(20, 5, "a", "revised"), Answer(40, 2, "a", "unasked")], 6)
+    state = state.with_answers([Answer(10, 1, "a"), Answer(20, 5, "a", "revised"), Answer(40, 2, "a", "unasked")], 6)
     assert state.pools.labeled.tolist() == [10, 20, 40]
     assert state.labels_of(ids(10, 20, 40)).tolist() == [1, 5, 2]
     assert state.labels_spent == 2, "a revision spends nothing"
-    state = state.take_in([Answer(30, None, "a"), Answer(20, None, "a", "on reflection")], 6)
+    state = state.with_answers([Answer(30, None, "a"), Answer(20, None, "a", "on reflection")], 6)
     assert state.pools.set_aside.tolist() == [20, 30]
     assert state.labels_of(ids(20)).tolist() == [-1]
-    state = state.take_in([Answer(30, None, "a", "again"), Answer(20, 4, "a")], 6)
+    state = state.with_answers([Answer(30, None, "a", "again"), Answer(20, 4, "a")], 6)
     assert state.pools.set_aside.tolist() == [30]
     assert state.labels_of(ids(20)).tolist() == [4]
 

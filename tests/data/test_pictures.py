@@ -61,7 +61,7 @@ def test_one_colour_picture_does_not_turn_the_others_to_colour(tmp_path: Path) -
     images = decode(files, [f.name for f in files], DataOptions())
     assert images.pixels.shape == (5, 1, 4, 4)
     assert images.pixels.dtype == np.uint8
-    assert "1 of 5 images are in colour and were turned to grey" in images.problems[0]
+    assert "1 of 5 images are in colour and were converted to grey" in images.problems[0]
     assert "red.png" in images.problems[0]
 
 

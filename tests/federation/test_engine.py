@@ -98,10 +98,10 @@ def test_a_site_that_differs_is_refused_with_the_difference_and_the_report_says_
     assert line["took_part"] == 2
     assert line["sites"]["absent"] == ["site-b"]
     refused = [e for e in events(loopback.federation.run) if e["what"] == "refused"]
-    assert [e["why"] for e in refused] == ["mean that is subtracted: the server has (0.305), the site (0.5)"]
+    assert [e["why"] for e in refused] == ["normalisation mean: the server has (0.305), the site (0.5)"]
     page = (loopback.federation.run / "report.html").read_text()
     assert "What happened to the sites" in page
-    assert "mean that is subtracted" in page
+    assert "normalisation mean" in page
 
 
 def test_a_federation_logs_and_leaves_all_that_a_simulation_leaves(tmp_path: Path) -> None:

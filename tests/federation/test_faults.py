@@ -1,4 +1,4 @@
-"""Faults on real processes. After each: the run goes on, no label is lost, no sample is in two pools, it is told."""
+"""Faults on real processes. After each: the run continues, no label is lost, no sample is in two pools, it is told."""
 
 from __future__ import annotations
 

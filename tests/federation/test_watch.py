@@ -1,4 +1,4 @@
-"""Watching a run: attached to where it is served, submitted anew where its server is gone."""
+"""Watching a run: attached to where it is served, submitted again where its server has ended."""
 
 from __future__ import annotations
 

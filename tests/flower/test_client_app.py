@@ -157,7 +157,7 @@ def test_what_another_version_sends_is_an_objection_that_names_both_versions(tmp
     settings = tiny_settings()
     site = tiny_site(tmp_path / "home", NUMBER)
     (said,) = objections(site, letter(site, settings, "hello", format=99))
-    assert said.startswith("a letter has format 99, this site reads ")
+    assert said.startswith("a message has format 99, this site reads ")
     assert f"the server runs chase {__version__}, the site {__version__}" in said
     newer = letter(site, settings, "hello", chase="9.9")
     (said,) = objections(site, replace(newer, header={**newer.header, "settings": {"brand_new_setting": 1}}))

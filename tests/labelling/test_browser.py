@@ -64,7 +64,7 @@ def test_what_training_used_stands_until_it_is_replaced(desk: Desk) -> None:
     desk.home.inbox.hand_out(0)
     following = on_screen(page)
     page.keyboard.press("Backspace")
-    expect(page.locator("#revising")).to_contain_text("It stands until you choose another")
+    expect(page.locator("#revising")).to_contain_text("It is kept until you choose another")
     assert on_screen(page) == sample
     page.keyboard.press("Escape")
     assert on_screen(page) == following

@@ -50,12 +50,12 @@ def test_what_goes_out_comes_in_again_elsewhere(home: Home, tmp_path: Path, form
         if form == "csv"
         else label_studio.read_label_studio(label_studio.to_label_studio(home, HomeView(home)))
     )
-    assert exchange.take_in(twin, lines).accepted == 3
+    assert exchange.import_lines(twin, lines).accepted == 3
     keep = ("sample", "label", "reason", "annotator", "seconds")
     assert [[line[k] for k in keep] for line in twin.ledger.labels()] == [
         [line[k] for k in keep] for line in home.ledger.labels()
     ]
-    assert exchange.take_in(twin, lines).unchanged == 3, "the same file again says nothing new"
+    assert exchange.import_lines(twin, lines).unchanged == 3, "the same file again says nothing new"
     assert [a.label for a in twin.inbox.hand_out(0)[0]] == [1, 2, None]
 
 
@@ -96,7 +96,7 @@ def test_label_studio_s_own_exports_come_in(home: Home) -> None:
         task(8, None, 12),
         {"id": 3, "data": {"sample": 9}, "annotations": []},
     ]
-    assert exchange.take_in(home, label_studio.read_label_studio(json.dumps(tasks))).accepted == 2
+    assert exchange.import_lines(home, label_studio.read_label_studio(json.dumps(tasks))).accepted == 2
     found = {line["sample"]: line for line in home.ledger.labels()}
     assert (found[7]["label"], found[7]["annotator"], found[7]["seconds"]) == (0, "kim@example.org", 3)
     assert (found[8]["reason"], found[8]["annotator"]) == ("cannot tell", "Label Studio user 12")
@@ -116,10 +116,10 @@ def test_label_studio_s_own_exports_come_in(home: Home) -> None:
 def test_files_meet_the_same_checks_as_the_page(home: Home, line: str, why: str) -> None:
     lines = exchange.read_csv(f"sample,class,label\n8,cat\n{line}\n")
     with pytest.raises(LabelError, match=why) as refused:
-        exchange.take_in(home, lines)
+        exchange.import_lines(home, lines)
     assert "line 3" in str(refused.value)
     assert home.inbox.current(8) is None, "all or nothing"
-    outcome = exchange.take_in(home, lines, annotator="kim", keep_good=True)
+    outcome = exchange.import_lines(home, lines, annotator="kim", keep_good=True)
     assert (outcome.accepted, len(outcome.refused)) == (1, 1)
     current = home.inbox.current(8)
     assert current is not None
@@ -127,7 +127,7 @@ def test_files_meet_the_same_checks_as_the_page(home: Home, line: str, why: str)
 
 
 def test_revise_corrects_and_names_find_samples(home: Home) -> None:
-    assert exchange.take_in(home, exchange.read_csv("name,label\nimage-5,0\n"), revise=True).accepted == 1
+    assert exchange.import_lines(home, exchange.read_csv("name,label\nimage-5,0\n"), revise=True).accepted == 1
     current = home.inbox.current(5)
     assert current is not None
     assert (current["label"], current["by"]) == (0, "import")
@@ -146,7 +146,7 @@ def test_a_csv_with_an_endless_cell_is_refused() -> None:
 
 def test_of_classes_with_the_same_name_the_number_decides(tmp_path: Path) -> None:
     home = image_home(tmp_path / "home", classes=("cat", "dog", "cat"))
-    exchange.take_in(home, exchange.read_csv("sample,class,label\n1,cat,2\n2,cat,\n"))
+    exchange.import_lines(home, exchange.read_csv("sample,class,label\n1,cat,2\n2,cat,\n"))
     assert [line["label"] for line in home.ledger.labels()] == [2, 0]
 
 

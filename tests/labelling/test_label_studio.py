@@ -232,7 +232,7 @@ def test_the_command_and_its_refusals(studio: Studio, home: Home, tmp_path: Path
     ("url", "key", "words"),
     [
         ("http://clinic.example:8080", KEY, "use its https:// address"),
-        ("clinic:8080", KEY, "no address of a Label Studio server"),
+        ("clinic:8080", KEY, "not the address of a Label Studio server"),
         ("http://localhost:8080", "", "set LABEL_STUDIO_API_KEY or give --key-file"),
     ],
 )

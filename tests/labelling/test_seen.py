@@ -111,7 +111,7 @@ def test_a_broken_picture_is_a_placeholder_and_takes_no_label(
         expect(page.locator("#viewer")).to_be_hidden()
         expect(page.locator("#sample-name")).to_have_text("sample 1")
         page.keyboard.press("2")
-        expect(page.locator("#banner")).to_contain_text("takes no label")
+        expect(page.locator("#banner")).to_contain_text("cannot be labelled")
         assert set(desk.answers()) == {0}
         page.keyboard.press("Enter")
         expect(page.locator("#file-name")).to_have_text("c.png")

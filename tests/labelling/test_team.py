@@ -381,7 +381,7 @@ def test_imported_answers_belong_to_who_made_them_and_when(home: Home) -> None:
             ],
         }
     ]
-    outcome = exchange.take_in(home, label_studio.read_label_studio(json.dumps(tasks)))
+    outcome = exchange.import_lines(home, label_studio.read_label_studio(json.dumps(tasks)))
     assert (outcome.accepted, outcome.refused) == (2, [])
     lines = home.ledger.answers()
     assert [(a["annotator"], a["label"], a["saw_model"]) for a in lines[-2:]] == [
@@ -391,16 +391,16 @@ def test_imported_answers_belong_to_who_made_them_and_when(home: Home) -> None:
     assert exchange.stamp(lines[-1]["answered_at"]).startswith("2026-01-03")
     assert label_of(home, 5) is None
     assert [r["why"] for r in home.inbox.verdicts.reviews()] == ["conflict"]
-    again = exchange.take_in(home, label_studio.read_label_studio(json.dumps(tasks)))
+    again = exchange.import_lines(home, label_studio.read_label_studio(json.dumps(tasks)))
     assert (again.accepted, again.unchanged) == (0, 2), "repeatable"
 
 
 def test_the_annotator_that_is_named_beats_the_file(home: Home) -> None:
     ask(home, [5])
-    exchange.take_in(home, exchange.read_csv("sample,class,annotator,saw_model\n5,dog,kim,1\n"), annotator="lee")
+    exchange.import_lines(home, exchange.read_csv("sample,class,annotator,saw_model\n5,dog,kim,1\n"), annotator="lee")
     assert [(a["annotator"], a["saw_model"]) for a in home.ledger.answers() if a["sample"] == 5] == [("lee", 1)]
     fix = exchange.read_csv("sample,class,annotator,answered_at\n5,cat,maria,2026-02-01T00:00:00Z\n")
-    exchange.take_in(home, fix, revise=True)
+    exchange.import_lines(home, fix, revise=True)
     line = next(line for line in home.ledger.labels() if line["sample"] == 5)
     assert (line["label"], line["annotator"], line["rule"]) == (0, "maria", "decision")
 
@@ -416,7 +416,7 @@ def test_cells_that_spreadsheets_would_run_are_neutral_and_come_back(tmp_path: P
         cell.strip('"').startswith(("=", "+", "@", "-")) for cell in row.split(",") if not cell[1:].isdigit()
     )
     twin = image_home(tmp_path / "twin", classes=(name, "b"))
-    exchange.take_in(twin, exchange.read_csv(text))
+    exchange.import_lines(twin, exchange.read_csv(text))
     assert [(line["label"], line["comment"]) for line in twin.ledger.labels()] == [(0, name)]
 
 

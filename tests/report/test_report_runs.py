@@ -32,7 +32,7 @@ def test_time_is_processor_time_where_every_run_tells_it(make_run):
     (method,) = by_method(find_runs(paths))
     assert clock([method]) is PROCESSOR
     np.testing.assert_allclose(PROCESSOR.elapsed(method.runs[1]), [2, 5])
-    assert PROCESSOR.a_round(method.runs[1]) == 2.5
+    assert PROCESSOR.per_round(method.runs[1]) == 2.5
     assert "processor seconds per round" in method_tables.cost([method]).columns
     assert "processor seconds" in tables.summary([method], PROCESSOR).columns
     assert "2.00 processor seconds per round" in cards([method])

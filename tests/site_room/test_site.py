@@ -228,7 +228,7 @@ def test_an_agreement_names_every_difference(tmp_path: Path) -> None:
     assert differences(ours, ours) == []
     theirs = Agreement.from_json(ours.to_json().replace('"mean": [0.4]', '"mean": [0.5]').replace("tiny-cnn", "big"))
     assert differences(theirs, ours) == [
-        "mean that is subtracted: the server has (0.5), the site (0.4)",
+        "normalisation mean: the server has (0.5), the site (0.4)",
         "network: the server has big, the site tiny-cnn",
     ]
     assert theirs.digest() != ours.digest()

@@ -11,7 +11,7 @@ from chase.core.errors import ChaseError, SettingsError
 from chase.settings import from_mapping
 from chase.simulation.world import load_data
 from chase.studies.catalog import STUDIES, find_study
-from chase.studies.estimate import Sizes, Speed, held, seconds_a_round, work
+from chase.studies.estimate import Sizes, Speed, held, seconds_per_round, work
 from chase.studies.plan import Options, StudyPlan, plan, plans_in, write_plan
 from chase.studies.repeat import preset_of
 from chase.studies.runner import look
@@ -151,7 +151,7 @@ def test_an_own_table_that_a_run_accepts_is_estimated_too(tmp_path: Path) -> Non
     settings = from_mapping({**own, **more, "classes": "bad,good", "clients": 3, "net": "char-lstm"}).resolved()
     data = load_data(settings)
     assert data.classes == ("bad", "good")
-    assert seconds_a_round(settings) > 0
+    assert seconds_per_round(settings) > 0
     alone = settings.model_copy(update={"clients": 1})
     assert held(alone, data) == 15 < held(settings, data) == len(data.train)
 

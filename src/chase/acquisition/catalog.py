@@ -82,7 +82,7 @@ METHODS: dict[str, MethodEntry] = {
 
 
 def _copied(name: str, strategy: AcquisitionStrategy) -> AcquisitionStrategy:
-    """An instance anew, whenever it is used: what it kept from turn to turn would differ between engines."""
+    """A new copy for every use: what it kept from turn to turn would differ between engines."""
     try:
         return copy.deepcopy(strategy)
     except Exception as error:

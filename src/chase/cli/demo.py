@@ -36,7 +36,7 @@ def register(app: typer.Typer) -> None:
 def demo(out: OutOpt = None, rounds: RoundsOpt = ROUNDS) -> None:
     """Compare the recommended method with CHASe and random selection on scikit-learn's digits: two seeds each.
 
-    Ten clients hold two classes each; they label little and often, or more and rarely (ReCo). An earlier demo
+    Ten clients hold two classes each; some label little and rarely, some much and often (ReCo). An earlier demo
     in the same directory is replaced.
     """
     from chase.report.html import write_report  # only here: drawing takes a second to import

@@ -29,7 +29,7 @@ RuleOpt = Annotated[
     list[str] | None, typer.Option("--rule", metavar="KEY=VALUE", help="quorum, deadline, evaluate, ...; repeatable.")
 ]
 RULE = "--rule quorum=3"
-InsecureOpt = Annotated[bool, typer.Option("--insecure", help="No encryption, no authentication. For trying out.")]
+InsecureOpt = Annotated[bool, typer.Option("--insecure", help="No encryption, no authentication. For tests only.")]
 JsonOpt = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 PresetOpt = Annotated[str, typer.Option("--preset", "-p", help="Preset or TOML file of settings.")]
 
@@ -53,7 +53,7 @@ def register(app: typer.Typer) -> None:
 
 
 def need_flower() -> None:
-    """Refuse to go on without Flower."""
+    """Stop where Flower is not installed."""
     from importlib.util import find_spec
 
     if find_spec("flwr") is None:

@@ -104,7 +104,7 @@ def revoke(
 
 def export(
     home: HomeArg,
-    out: Annotated[Path | None, typer.Option("--out", "-o", help="File to write; the screen unless given.")] = None,
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="File to write (default: standard output).")] = None,
     form: Annotated[
         Literal["csv", "label-studio", "label-studio-config"],
         typer.Option("--format", "-f", help="CSV, Label Studio JSON, or the Label Studio interface for that JSON."),
@@ -146,7 +146,7 @@ def import_labels(
     except (OSError, UnicodeDecodeError) as error:
         raise LabelError(f"cannot read {file}: {error}") from None
     lines = label_studio.read_label_studio(text) if file.suffix.lower() == ".json" else exchange.read_csv(text)
-    outcome = exchange.take_in(opened, lines, annotator, revise, keep_good)
+    outcome = exchange.import_lines(opened, lines, annotator, revise, keep_good)
     for refused in outcome.refused:
         print(f"refused: {refused}")
     print(f"{outcome.accepted} imported, {outcome.unchanged} unchanged, {len(outcome.refused)} refused")

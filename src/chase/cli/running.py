@@ -36,7 +36,7 @@ PresetArg = Annotated[
     typer.Argument(help="A preset (see `chase list`), a TOML file, or your own data: a folder, CSV or parquet file."),
 ]
 StrategyOpt = Annotated[
-    str | None, typer.Option("--strategy", "-s", help="Method, e.g. chase; several with commas are compared.")
+    str | None, typer.Option("--strategy", "-s", help="Method, e.g. chase; several, separated by commas, are compared.")
 ]
 SeedsOpt = Annotated[int | None, typer.Option("--seeds", min=1, help="Run every method with this many seeds.")]
 RoundsOpt = Annotated[int | None, typer.Option("--rounds", help="Rounds to run in all (short for --set rounds=N).")]
@@ -88,7 +88,7 @@ def run(
     on: OnOpt = "here",
     address: AddressOpt = "",
 ) -> None:
-    """Run federated active learning, or compare several methods, and leave a directory with metrics and a report."""
+    """Run federated active learning, or compare several methods, and write a directory with metrics and a report."""
     check_on(on, address)
     changes = settings_room.parse_changes(change or [])
     who, people = annotators(annotator or [])

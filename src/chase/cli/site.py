@@ -67,7 +67,7 @@ def init(
     agreement: Annotated[
         Path | None, typer.Option(help="agreement.json of the federation: classes, size, mean.")
     ] = None,
-    classes: Annotated[str, typer.Option(help="Without an agreement: class names in order, with commas.")] = "",
+    classes: Annotated[str, typer.Option(help="Without an agreement: class names in order, separated by commas.")] = "",
     image_size: Annotated[int, typer.Option(help="Without an agreement: height and width of images.", min=0)] = 0,
     channels: Annotated[int, typer.Option(help="Without an agreement: 1 grey, 3 colour.", min=0, max=3)] = 0,
     text_column: Annotated[str, typer.Option(help="Column of texts.")] = "",
@@ -208,7 +208,7 @@ def connect(
     server: Annotated[str, typer.Option(help="HOST:PORT of the federation's reverse proxy (or SuperLink).")],
     ca: Annotated[Path | None, typer.Option(help="The federation's ca.crt.")] = None,
     insecure: Annotated[
-        bool, typer.Option("--insecure", help="No encryption, no authentication. For trying out.")
+        bool, typer.Option("--insecure", help="No encryption, no authentication. For tests only.")
     ] = False,
     device: DeviceOpt = None,
 ) -> None:

@@ -34,7 +34,7 @@ from chase.studies.runner import Progress, Running, RunningJob, check, held, loo
 from chase.studies.study import Study
 
 NameArg = Annotated[str, typer.Argument(metavar="NAME", help="A study (see `chase study list`).")]
-DataOpt = Annotated[str, typer.Option("--data", help="Presets instead of the study's own, with commas between.")]
+DataOpt = Annotated[str, typer.Option("--data", help="Presets to use instead of the study's own, separated by commas.")]
 ArmOpt = Annotated[list[str] | None, typer.Option("--arm", help="Only this arm of the study; repeatable.")]
 RoundsOpt = Annotated[int, typer.Option("--rounds", min=0, help="Rounds of every job (0 = as the preset says).")]
 SeedsOpt = Annotated[int, typer.Option("--seeds", min=1, help="Seeds of every arm.")]
@@ -50,7 +50,7 @@ SetOpt = Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", 
 NoLabelsOpt = Annotated[
     bool, typer.Option("--no-labels", help="Add an arm that buys no labels: what the initial ones alone are worth.")
 ]
-DryOpt = Annotated[bool, typer.Option("--dry-run", help="Only say what would run, and about how long.")]
+DryOpt = Annotated[bool, typer.Option("--dry-run", help="Only show what would run and the estimated time.")]
 JsonOpt = Annotated[bool, typer.Option("--json", help="Print one JSON object at the end instead of text.")]
 
 QUIET_SECONDS = 60.0
@@ -177,7 +177,7 @@ def write_pages(directory: Path) -> list[Path]:
 
 def export(
     directory: Annotated[Path, typer.Argument(metavar="DIR", help="A directory of studies.")],
-    out: Annotated[Path, typer.Option("--out", "-o", help="Where to, e.g. docs/results/NAME.")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="Directory to write, e.g. docs/results/NAME.")],
 ) -> None:
     """Copy what studies have found so far, raw metrics compressed, without checkpoints."""
     from chase.studies.publish import pack
@@ -186,7 +186,7 @@ def export(
     print(f"{runs} runs are in {out}; make the page with: chase study publish {out.parent}")
 
 
-def publish(directory: Annotated[Path, typer.Argument(metavar="DIR", help="Where exported studies are.")]) -> None:
+def publish(directory: Annotated[Path, typer.Argument(metavar="DIR", help="Directory of exported studies.")]) -> None:
     """Make README.md, figures and tables from exported studies alone."""
     from chase.studies.publish import publish as make
 

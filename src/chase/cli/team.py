@@ -18,7 +18,7 @@ from chase.home.policy import Policy
 from chase.home.team import gold_scores, initial_labels, set_gold
 
 HomeArg = Annotated[Path, typer.Argument(help="A client's home.")]
-OutOpt = Annotated[Path | None, typer.Option("--out", "-o", help="File to write; the screen unless given.")]
+OutOpt = Annotated[Path | None, typer.Option("--out", "-o", help="File to write (default: standard output).")]
 
 
 def register(group: typer.Typer) -> None:
@@ -34,7 +34,7 @@ def register(group: typer.Typer) -> None:
 def role(
     home: HomeArg,
     what: Annotated[Literal["annotator", "adjudicator", "lead"], typer.Argument(help="The role.")],
-    annotator: Annotated[list[str], typer.Option("--annotator", "-a", help="Who gets it; repeatable.")],
+    annotator: Annotated[list[str], typer.Option("--annotator", "-a", help="Person who gets the role; repeatable.")],
 ) -> None:
     """Make people annotators, adjudicators or leads."""
     opened = Home(home)
@@ -46,9 +46,11 @@ def role(
 
 def policy(
     home: HomeArg,
-    change: Annotated[list[str] | None, typer.Argument(help="NAME=VALUE, several; none shows the policy.")] = None,
+    change: Annotated[
+        list[str] | None, typer.Argument(help="NAME=VALUE, repeatable; without one, the policy is shown.")
+    ] = None,
 ) -> None:
-    """Show or set what holds for everybody who labels; it holds from the next question on."""
+    """Show or change the rules for everybody who labels; a change applies from the next question on."""
     opened = Home(home)
     values = dict(_value(one) for one in change or [])
     if values:
@@ -74,7 +76,7 @@ def gold(
     file: Annotated[Path | None, typer.Argument(help="A CSV with sample or name, and class or label.")] = None,
     initial: Annotated[bool, typer.Option("--initial", help="Use the labels that were known from the start.")] = False,
 ) -> None:
-    """Set samples whose class is known; at the share `gold_share` they are mixed in, and scored."""
+    """Set gold samples, whose class is known: a share `gold_share` of them is mixed in to check annotators."""
     opened = Home(home)
     labels = initial_labels(opened) if initial else {}
     if file is not None:
@@ -106,7 +108,7 @@ def _shown(one: Estimate) -> str:
 def show_agreement(
     home: HomeArg, as_json: Annotated[bool, typer.Option("--json", help="As JSON, with all digits.")] = False
 ) -> None:
-    """How far people agree: Krippendorff's alpha, Cohen's kappa of each pair, and each class, with 95 % intervals."""
+    """Show how far annotators agree: Krippendorff's alpha, Cohen's kappa by pair, alpha by class; 95 % intervals."""
     opened = Home(home)
     found = agreement(opened.ledger.votes(), opened.card.classes)
     if as_json:
@@ -142,7 +144,9 @@ def again(
 def audit(
     home: HomeArg,
     out: OutOpt = None,
-    last: Annotated[str, typer.Option("--last", help="A hash that the log once ended with; it must be there.")] = "",
+    last: Annotated[
+        str, typer.Option("--last", help="A hash that the log ended with earlier; the check fails without it.")
+    ] = "",
 ) -> None:
     """Check the audit log and write it as JSON lines: who did what, when, having seen what."""
     opened = Home(home)

@@ -43,7 +43,7 @@ def export_model(
     which: WhichOpt = "last",
     as_json: Annotated[bool, typer.Option("--json", help="Print the files as JSON.")] = False,
 ) -> None:
-    """Write the global model of a run as files that need no chase: weights, description and a program.
+    """Write the global model of a run as files that do not need chase: weights, description and a program.
 
     Every format has model.safetensors (weights) and model.json (network, classes, input). torchscript adds
     model.torchscript and load_model.py, which needs only torch; onnx adds model.onnx.
@@ -79,7 +79,7 @@ def predict_files(
 ) -> None:
     """Predict the class of images, texts or rows of a table with the global model of a run.
 
-    Images are brought to the model's size and colours where needed. They should look like those it was trained
+    Images are resized and converted to the model's colours where needed. They should look like those it was trained
     on: the digits, for example, are bright on dark. Files that cannot be read are reported and skipped.
     """
     found = predict(read_trained(directory, chosen_round(which)), files, top)

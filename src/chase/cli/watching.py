@@ -1,4 +1,4 @@
-"""``chase watch DIR``: a run or the studies of a directory while they go on, from what they have written."""
+"""``chase watch DIR``: a run or the studies of a directory while they run, from what they have written."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ BARS = "▁▂▃▄▅▆▇█"
 WIDE = 40
 
 DirArg = Annotated[Path, typer.Argument(metavar="DIR", help="A run directory, or a directory of studies or runs.")]
-EveryOpt = Annotated[float, typer.Option("--every", min=0.2, help="Seconds between looks.")]
-OnceOpt = Annotated[bool, typer.Option("--once", help="Look once and end.")]
+EveryOpt = Annotated[float, typer.Option("--every", min=0.2, help="Seconds between updates.")]
+OnceOpt = Annotated[bool, typer.Option("--once", help="Show once and exit.")]
 
 
 def register(app: typer.Typer) -> None:

@@ -60,7 +60,7 @@ def build_client(
 
 
 def simulated_annotator(number: ClientId, settings: Settings, num_classes: int, truth: Truth) -> Annotator:
-    """Who answers from the truth: the oracle, a team, or an annotator of one's own, made anew for each client."""
+    """Who answers from the truth: the oracle, a team, or an annotator of one's own, a new one for each client."""
     if settings.annotator == "team":
         skills = (settings.people, settings.skill, settings.skill_spread, settings.confusion, settings.fatigue)
         people, delay = team_of(number, *skills), settings.answer_delay

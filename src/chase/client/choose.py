@@ -32,7 +32,7 @@ from chase.settings import Settings
 BEFORE = "before."
 """Prefix of the weights of the local model before the last, among a state's extras."""
 THOUGHTS = 3
-"""How many classes a person is told that the model thought of."""
+"""How many classes of the model's prediction a person is shown."""
 DISTILLED, TEMPERATURE = 0.9, 4.0
 """Weight of the teacher and temperature of a distilled model."""
 ALONE_UNTIL = 0.99
@@ -125,7 +125,7 @@ def checked(choice: ArrayLike, view: PoolView, budget: int, strategy: str) -> Sa
         raise SettingsError(f"strategy '{strategy}' chose {chosen.size} samples, but {budget} may be asked for")
     stray = chosen[~is_in(chosen, view.ids)]
     if stray.size:
-        raise SettingsError(f"strategy '{strategy}' chose sample {stray[0]}, which is no candidate")
+        raise SettingsError(f"strategy '{strategy}' chose sample {stray[0]}, which is not a candidate")
     return chosen
 
 

@@ -49,7 +49,7 @@ class ClientContext:
     num_classes: int
     behaviour: Behaviour
     for_people: bool = False
-    """A person answers: questions then say what the model thinks, at the cost of a pass over each."""
+    """A person answers: questions then carry the model's prediction, at the cost of a pass over each."""
 
     @property
     def spec(self) -> NetSpec:

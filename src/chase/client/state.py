@@ -110,7 +110,7 @@ class ClientState:
         watched = self.watched[~is_in(self.watched, ids)]
         return replace(self, pools=self.pools.forget(ids), ids=self.ids[stay], watched=watched, **columns)
 
-    def take_in(self, answers: Sequence[Answer], num_classes: int) -> ClientState:
+    def with_answers(self, answers: Sequence[Answer], num_classes: int) -> ClientState:
         """With answers: a label, a revision of one, a late label, or "cannot tell"."""
         pools, label, spent = self.pools, self.label.copy(), self.labels_spent
         for answer in answers:

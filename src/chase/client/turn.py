@@ -100,9 +100,9 @@ class Client:
         if order.phase == PREPARE:
             return self._prepare(order)
         costs, state, classes = Costs(), self.state, self.context.num_classes
-        with self._stage(order, "taking in answers"):
+        with self._stage(order, "reading answers"):
             self._recall(state)
-            state = state.take_in(self._annotator.answers(state.turn), classes)
+            state = state.with_answers(self._annotator.answers(state.turn), classes)
             overdue, patience = state.overdue(self.context.settings.patience), self.context.settings.patience
             self._annotator.withdraw([*overdue.tolist(), *overdue_opinions(state, self._panel(), patience)])
             state = replace(state, pools=state.pools.give_back(overdue))
@@ -115,7 +115,7 @@ class Client:
             state, questions = choose(self.context, state, order, costs, panel)
         with self._stage(order, "asking"):
             self._annotator.ask(questions)
-            state = counted(state.take_in(self._annotator.answers(state.turn), classes), self._panel())
+            state = counted(state.with_answers(self._annotator.answers(state.turn), classes), self._panel())
         with self._stage(order, "training"):
             state, update = train(self.context, state, order, costs)
             state = self._remembered(state)

@@ -27,7 +27,7 @@ class PoolError(ChaseError):
 
 
 class RunDirectoryError(ChaseError):
-    """A directory is not a run, or a run that cannot go on as asked."""
+    """A directory is not a run, or a run that cannot be resumed as asked."""
 
 
 class LoggerError(ChaseError):

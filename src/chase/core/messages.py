@@ -36,7 +36,7 @@ class RoundOrder:
     track: bool = True
     """Whether this round is tracked: in cycles only the last round of each is."""
     extras: Arrays = field(default_factory=dict)
-    """Arrays that a method declares, such as a loss-prediction module; ``start.``: where those begin anew."""
+    """Arrays that a method declares, such as a loss-prediction module; ``start.``: where those begin again."""
     allowances: Mapping[ClientId, int] | None = None
     """How many samples each client may ask for in this round, where a total budget limits it."""
 
@@ -46,7 +46,7 @@ class RoundOrder:
 
     @property
     def fresh(self) -> bool:
-        """The model starts anew: losses have no previous model to hold on to."""
+        """The model starts again: losses have no previous model to hold on to."""
         return self.start is not None
 
     @property

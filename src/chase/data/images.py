@@ -143,8 +143,8 @@ def mixture(headers: Sequence[Header | None], names: Sequence[str], channels: in
     if other and len(other) < len(known):
         now, was = ("colour", "grey") if channels == 3 else ("grey", "colour")
         found.append(
-            f"{len(other)} of {len(known)} images are in {was} and were turned to {now} as the others "
-            f"(first: {other[0]}); channels={1 if channels == 3 else 3} chooses the other way"
+            f"{len(other)} of {len(known)} images are in {was} and were converted to {now} like the others "
+            f"(first: {other[0]}); channels={1 if channels == 3 else 3} converts the others instead"
         )
     depths = {header.depth for header, _ in known}
     if len(depths) > 1:

@@ -54,7 +54,7 @@ class Item:
 
 
 def predict(trained: Trained, paths: Sequence[Path], top: int = 1) -> list[Prediction]:
-    """A prediction per sample, in order; one that cannot be read has an error and the others go on."""
+    """A prediction per sample, in order; one that cannot be read has an error, and the others are predicted."""
     done: list[Prediction] = []
     waiting: list[Item] = []
     for item in (item for path in paths for item in items(trained, path)):

@@ -1,4 +1,4 @@
-"""What happened, for people: ``events.jsonl`` (a line an event, flushed) and ``state.json`` (how things stand)."""
+"""What happened, for people: ``events.jsonl`` (one line per event, flushed) and ``state.json`` (the current state)."""
 
 from __future__ import annotations
 

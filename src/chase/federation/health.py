@@ -71,7 +71,7 @@ UNDER_WAY = ("submitted", "gathering", "round", "saved")
 
 
 def stale_for(federation: FederationDirectory) -> float:
-    """Seconds since the server last said how things stand."""
+    """Seconds since the server last said the current state."""
     told = state(federation.run).get("time")
     return max(0.0, time.time() - float(told)) if isinstance(told, int | float) else 0.0
 

@@ -111,9 +111,9 @@ class Members:
         self._asked_in |= {node: self.session(node) for node in new}
         self._asked |= {ticket: node for node, ticket in zip(new, sent, strict=True) if ticket is not None}
         for answer in self.transport.collect(list(self._asked)) if self._asked else []:
-            self._take_in(round, self._asked.pop(answer.ticket, None), answer)
+            self._receive(round, self._asked.pop(answer.ticket, None), answer)
 
-    def _take_in(self, round: int, node: NodeId | None, answer: Reply) -> None:
+    def _receive(self, round: int, node: NodeId | None, answer: Reply) -> None:
         if node is None:
             return
         proven = self._online.get(node, Node()).name

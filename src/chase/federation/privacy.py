@@ -110,8 +110,8 @@ class Budget:
         left = noise_multiplier(self._target, 1, self._delta) ** -2 - self._cost
         if left <= LEAST_COST:
             raise FederationError(
-                f"dp_epsilon = {self._target:g} is spent ({self.spent:.3g}): no further round can be held. Allow more, "
-                "if the sites accept it, or found a new federation"
+                f"dp_epsilon = {self._target:g} is spent ({self.spent:.3g}): no further round is possible. Allow more, "
+                "if the sites accept it, or create a new federation"
             )
         multiplier = math.sqrt(rounds / left)
         self._keep(run, round, multiplier)

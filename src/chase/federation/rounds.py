@@ -119,7 +119,7 @@ class Rounds:
         while wanted:
             self.members.look(round)
             for answer in self._collect():
-                self._take_in(answer, outcome, round)
+                self._receive(answer, outcome, round)
             due = self._due(wanted, outcome, quorum)
             self._order({c: wanted[c] for c in due})
             self._show(round, outcome)
@@ -190,7 +190,7 @@ class Rounds:
                 node = here[client]
                 self.owed[ticket] = Owed(client, order, self.clock(), node, self.members.session(node))
 
-    def _take_in(self, answer: Reply, outcome: RoundOutcome, round: int) -> None:
+    def _receive(self, answer: Reply, outcome: RoundOutcome, round: int) -> None:
         owed = self.owed.pop(answer.ticket, None)
         if owed is None:
             self.diary.note(round, "refused", why="an answer that no open order asked for")
@@ -211,7 +211,7 @@ class Rounds:
                 self.members.greet_again(owed.client)
             self._refuse(outcome, round, name, str(error))
             return
-        except Exception as error:  # whatever a site sends, the others go on
+        except Exception as error:  # whatever one site sends, the others continue
             self._refuse(outcome, round, name, f"the answer cannot be used ({type(error).__name__})")
             return
         self.members.seen(round, owed.client, int(answer.body.metrics["turn"]))
@@ -265,7 +265,7 @@ class Rounds:
             name = self._name(client)
             outcome.clipped[name] = round_to(times)
             self.diary.note(
-                round, "clipped", name, f"its change is {times:.3g} times the median, cut to {clip:g} times"
+                round, "clipped", name, f"its change is {times:.3g} times the median, clipped to {clip:g} times"
             )
             start = outcome.orders[client].origin
             outcome.updates[client] = outcome.waiting.cut(outcome.updates[client], start, clip / times)

@@ -27,7 +27,7 @@ class Rules:
     quorum: int = 0
     """Answers that a round needs; 0 = more than half of the sites that it asks."""
     deadline: float = 600.0
-    """Seconds after which a round goes on without the missing, once it has its quorum."""
+    """Seconds after which a round ends without the missing answers, once it has its quorum."""
     join: float = 60.0
     """Seconds to wait before the first round for sites that are not there yet, once there is a quorum."""
     late_rounds: int = 1

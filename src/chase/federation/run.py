@@ -1,7 +1,7 @@
 """The server's side of a federation: ``chase.run.loop`` over the sites.
 
-It goes on from the last checkpoint of the run directory, so a server that was killed is resumed by starting it
-anew: the run keeps its id, and sites answer repeated orders from what they committed.
+It continues from the last checkpoint of the run directory, so a server that was killed is resumed by starting it
+again: the run keeps its id, and sites answer repeated orders from what they committed.
 """
 
 from __future__ import annotations

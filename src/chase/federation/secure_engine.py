@@ -115,6 +115,6 @@ class SecureSums:
         correct, count = (round(x) for x in decode(summed.total).tolist())
         most = sum(self.members.sizes(c).held_out for c in summed.sites)
         if not 0 <= correct <= count <= most:
-            self.diary.note(self.round, "no score", why=f"a sum that cannot be: {correct} of {count}, of {most}")
+            self.diary.note(self.round, "no score", why=f"an impossible sum: {correct} of {count}, of {most}")
             return 0, 0
         return correct, count

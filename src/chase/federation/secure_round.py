@@ -1,6 +1,7 @@
 """The server's side of a secure sum over a transport: three more messages to the sites that sent their keys.
 
-Who does not answer a step in time is left out from there on; the sum goes on while more than half are left, and three.
+A site that does not answer a step in time is left out from then on; the sum continues while more than half of the
+sites are left, and at least three.
 """
 
 from __future__ import annotations

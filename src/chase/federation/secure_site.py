@@ -45,7 +45,7 @@ def with_noise(
     """
     multiplier, sites, clip = float(asked["multiplier"]), int(asked["sites"]), float(rules["dp_clip"])
     if sites < 1:
-        raise FederationError("noise that no site shares cannot be asked for")
+        raise FederationError("the server asks for noise shared by no site: nothing is sent")
     account = Budget(site.path / "privacy.json", float(rules["dp_epsilon"]), float(rules["dp_delta"]))
     account.spend(order.run, order.round, multiplier)
     noise = noise_of(site, f"{order.run} {sites}", order.round)

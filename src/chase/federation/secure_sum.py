@@ -167,7 +167,7 @@ class Party:
         """Step 4: for each site that sent shares, our share of its seed if its vector came, else of its mask key."""
         if len(came) < max(threshold, LEAST):
             raise FederationError(
-                f"only {len(came)} vectors came, {max(threshold, LEAST)} are needed: nothing is bared"
+                f"only {len(came)} vectors came, {max(threshold, LEAST)} are needed: nothing is revealed"
             )
         found = {}
         for other, box in sealed.items():

@@ -1,4 +1,4 @@
-"""How a federation stands, from its files alone: for one terminal view, and as JSON."""
+"""The state of a federation, from its files alone: for one terminal view, and as JSON."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def snapshot(federation: FederationDirectory) -> dict[str, Any]:
 
 
 def phase_now(run: Path, told: str) -> str:
-    """The phase that the server told last, or that nobody runs the rounds any more."""
+    """The phase that the server told last, or that nobody runs the rounds now."""
     under_way = told in ("gathering", "round", "saved")
     return f"stopped (was: {told})" if under_way and not server_lives(run) else told
 

@@ -63,7 +63,7 @@ def take_arrays(records: RecordDict, name: str, most: int = MOST) -> dict[str, A
         return {}
     header = int.from_bytes(blob[:8], "little")
     if len(blob) < 8 or header > min(MOST_HEADER, len(blob) - 8):
-        raise UpdateError(f"the arrays '{name}' have a header of {header} bytes, which cannot be")
+        raise UpdateError(f"the arrays '{name}' have a header of {header} bytes, which is impossible")
     try:
         found = load(blob)
     except (SafetensorError, ValueError, KeyError, TypeError, OverflowError, AttributeError) as error:
@@ -106,9 +106,9 @@ def header_of(records: RecordDict) -> dict[str, Any]:
         header: dict[str, Any] = json.loads(str(records["letter"]["header"]))
         version = header["format"]
     except (KeyError, ValueError, TypeError) as error:
-        raise UpdateError(f"a letter cannot be read: {type(error).__name__}") from None
+        raise UpdateError(f"a message cannot be read: {type(error).__name__}") from None
     if version != FORMAT:
-        raise UpdateError(f"a letter has format {version}, this site reads {FORMAT}: use the same version of chase")
+        raise UpdateError(f"a message has format {version}, this site reads {FORMAT}: use the same version of chase")
     return header
 
 
@@ -176,7 +176,7 @@ def unpack_update(records: RecordDict, most: int = MOST) -> ClientUpdate:
         raise UpdateError("the metrics of an update are of another kind")
     numbers = {clean(str(name), 60): value for name, value in metrics.items() if isinstance(value, int | float)}
     if len(numbers) < len(metrics):
-        raise UpdateError("a metric of an update is no number")
+        raise UpdateError("a metric of an update is not a number")
     return ClientUpdate(
         client=client,
         round=round,
@@ -218,7 +218,7 @@ def unpack(records: RecordDict, most: int = MOST) -> Hello | ClientUpdate | Tall
         body = _config(records, "hello", GREETING)
         listed = body["objections"]
         if not isinstance(listed, list) or len(listed) > OBJECTIONS:
-            raise UpdateError("the objections of a handshake are no short list")
+            raise UpdateError("the objections of a handshake are not a short list")
         counts = (_whole(body[name], name) for name in GREETING[2:])
         return Hello(clean(str(body["site"]), 64), tuple(clean(str(o)) for o in listed), *counts)
     if names == {"tally"}:

@@ -61,7 +61,7 @@ def client_of(federation: FederationDirectory) -> Iterator[ControlHttpClient]:
         details = "" if told is None else f"{told.message} {told.public_details or ''}"
         raise FederationError(f"the SuperLink refuses: {clean(details or error.response.text)}") from None
     except httpx.TransportError as error:
-        raise FederationError(f"the SuperLink on {host}:{port} is not reached: {clean(str(error))}") from None
+        raise FederationError(f"the SuperLink on {host}:{port} cannot be reached: {clean(str(error))}") from None
     finally:
         client.close()
 

@@ -119,7 +119,7 @@ class Fleet:
             except httpx.TransportError as error:
                 if any(word in str(error).lower() for word in ("certificate", "ssl", "tls")):
                     raise SiteRefused(f"the server's certificate is not accepted: {clean(str(error))}") from None
-                say(f"the server is not reached ({clean(str(error)) or type(error).__name__}), trying again")
+                say(f"the server cannot be reached ({clean(str(error)) or type(error).__name__}), trying again")
             except httpx.HTTPStatusError as error:
                 status = error.response.status_code
                 if status == httpx.codes.FORBIDDEN:
@@ -176,7 +176,7 @@ class Fleet:
         """All objects of a message, which may still be on their way to the server."""
         names = list(dict.fromkeys(_names(tree)))
         if len(names) > MOST_OBJECTS:
-            raise FederationError(f"a message of {len(names)} objects is not taken (at most {MOST_OBJECTS})")
+            raise FederationError(f"a message of {len(names)} objects is not accepted (at most {MOST_OBJECTS})")
         until, found = time.monotonic() + patience, {}
         for name in names:
             request, pause = PullObjectRequest(node=self._node, run_id=run, object_id=name), 0.02

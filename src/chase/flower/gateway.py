@@ -1,4 +1,4 @@
-"""The door of the SuperLink, in front of Flower's own web application (plain ASGI).
+"""The gateway of the SuperLink, in front of Flower's own web application (plain ASGI).
 
     /v1/control/   starts code and registers keys, without any authentication of its own: only with the federation's
                    secret, which its directory (mode 0700) holds
@@ -92,7 +92,7 @@ class Gateway:
         who = headers.get("flwr-public-key", b"")[:2000]
         size = len(body) + (0 if first else self._pushed.get(who, 0))
         if size > self._most:
-            raise Refuse(413, f"an answer is larger than the {self._most} bytes that this federation takes")
+            raise Refuse(413, f"an answer is larger than the {self._most} bytes that this federation accepts")
 
         async def count(event: Event) -> None:
             if event["type"] == "http.response.start" and event["status"] == 200:
@@ -142,7 +142,7 @@ async def _body(headers: dict[str, bytes], receive: Receive) -> bytes:
         except TimeoutError:
             raise Refuse(408, "the request did not come in time") from None
         if event["type"] == "http.disconnect":
-            raise Refuse(400, "the request was broken off")
+            raise Refuse(400, "the request was interrupted")
         body += event.get("body", b"")
         more = bool(event.get("more_body", False))
         if len(body) > MOST_BODY:

@@ -151,7 +151,7 @@ class FlowerTransport:
                 return False
             coming.size += len(got.object_content)
             if coming.size > self._most:
-                raise FederationError(f"the answer is larger than the {self._most} bytes that this federation takes")
+                raise FederationError(f"the answer is larger than the {self._most} bytes that this federation accepts")
             coming.found[name], coming.since = got.object_content, time.monotonic()
             coming.left.pop(0)
         return True

@@ -121,7 +121,7 @@ class SiteNode:
     def _beat(self) -> None:
         while not self._over.wait(HEARTBEAT / 3):
             if not self._fleet.beat():
-                self._lost = "the server does not know this site any more"
+                self._lost = "the server no longer knows this site"
 
     def _once(self) -> None:
         found = self._fleet.next_message()

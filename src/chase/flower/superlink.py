@@ -1,4 +1,4 @@
-"""Flower's SuperLink with a door of ours in front of it (``chase.flower.gateway``).
+"""Flower's SuperLink with a gateway of ours in front of it (``chase.flower.gateway``).
 
 python -m chase.flower.superlink --secret FILE --most-answer BYTES -- <arguments of flower-superlink>
 """

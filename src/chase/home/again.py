@@ -82,7 +82,7 @@ class Doubt:
 
 
 def _probabilities(top: Sequence[tuple[int, float]], classes: int) -> NDArray[np.float64] | None:
-    """What the model thought, the rest spread over the classes that it was not asked for."""
+    """What the model predicted, the rest spread over the classes that it was not asked for."""
     if not top:
         return None
     left = max(0.0, 1 - sum(chance for _, chance in top))

@@ -1,7 +1,7 @@
-"""Labels as files: CSV out and in, and the one way in for all labels from elsewhere (``take_in``).
+"""Labels as files: export and import of CSV, and the one import of labels from elsewhere (``import_lines``).
 
-What comes in passes the inbox's door like an answer on the page: a known sample, a known class, not
-answered already. A file is imported completely or, on request, without the lines that the door refuses.
+An import passes the same checks as an answer on the page: a known sample, a known class, not
+answered already. A file is imported completely or, on request, without the lines that are refused.
 """
 
 from __future__ import annotations
@@ -170,7 +170,7 @@ def moment(text: str) -> float | None:
         return None
 
 
-def take_in(
+def import_lines(
     home: Home,
     lines: Sequence[Line],
     annotator: str = "",
@@ -178,7 +178,7 @@ def take_in(
     keep_good: bool = False,
     merge: bool = False,
 ) -> ImportResult:
-    """Import the lines of a file through the door; all of them, or with ``keep_good`` those that fit.
+    """Import the lines of a file; all of them, or with ``keep_good`` those that are valid.
 
     Several lines of different people for one sample are several answers. With ``merge`` every line is the opinion of
     its author beside all others: it replaces what the author said earlier and nothing else, and lines that were
@@ -205,7 +205,7 @@ def take_in(
 
 def _sentence(refused: list[str]) -> str:
     more = f", and {len(refused) - 3} more" if len(refused) > 3 else ""
-    return f"nothing was imported, for {'; '.join(refused[:3])}{more} (--keep-good imports the rest)"
+    return f"nothing was imported: {'; '.join(refused[:3])}{more} (--keep-good imports the rest)"
 
 
 def _opinion(home: Home, line: Line, who: Person) -> Given | None:
@@ -262,7 +262,7 @@ def find_sample(home: Home, line: Line) -> int:
         return line.sample
     found = home.inbox.sample_named(line.name)
     if found is None:
-        raise AnswerRefused("unknown sample", f"no one sample is called '{line.name}'")
+        raise AnswerRefused("unknown sample", f"there is no single sample called '{line.name}'")
     return found
 
 

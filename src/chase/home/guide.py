@@ -42,7 +42,7 @@ def blocks(text: str) -> list[Block]:
 
 
 class Guide:
-    """The guidelines of a home, read anew each time: people edit them while others label."""
+    """The guidelines of a home, read again each time: people edit them while others label."""
 
     def __init__(self, home: Home) -> None:
         self._home = home

@@ -35,7 +35,7 @@ REASONS = (*SKIPS, COLLEAGUE)
 
 
 class AnswerRefused(LabelError):
-    """An answer that the door turned away; ``kind`` says which check."""
+    """An answer that was refused; ``kind`` says which check."""
 
     def __init__(self, kind: str, message: str) -> None:
         self.kind = kind
@@ -44,7 +44,7 @@ class AnswerRefused(LabelError):
 
 @dataclass(frozen=True)
 class Given:
-    """An answer at the door."""
+    """An answer before the inbox has checked it."""
 
     sample: int
     label: int | None
@@ -55,9 +55,9 @@ class Given:
     """How long the person took."""
     source: str = "page"
     key: str | None = None
-    """A mark of the sender's own: the same key is taken in once however often it is sent."""
+    """A mark of the sender's own: the same key is stored once however often it is sent."""
     batch: str | None = None
-    """Answers of one stroke are undone together."""
+    """Answers that were given together are undone together."""
     revise: bool = False
     saw_model: bool = False
     answered_at: float | None = None
@@ -125,7 +125,7 @@ class Inbox:
     # the training side
 
     def file(self, questions: Iterable[Question]) -> int:
-        """File questions. One that is open, or answered but not taken in yet, is left as it is."""
+        """File questions. One that is open, or answered but not yet read by the client, is left as it is."""
         filed, now, policy = 0, time.time(), self.policies.read()
         with self.database.transaction() as db:
             for q in questions:
@@ -200,7 +200,7 @@ class Inbox:
         return self.verdicts.current(sample)
 
     def answer(self, given: Given) -> int:
-        """The door: check an answer and keep it; returns its number."""
+        """Check an answer and store it; returns its number."""
         with self.database.transaction() as db:
             if given.key is not None:
                 known = db.execute("SELECT id FROM answers WHERE key = ?", (given.key,)).fetchone()

@@ -20,7 +20,7 @@ from chase.home.views import SampleView
 
 
 def to_label_studio(home: Home, view: SampleView, waiting: bool = False) -> str:
-    """Label Studio tasks with samples inside; answers as annotations, the model's thought as predictions."""
+    """Label Studio tasks with samples inside; answers as annotations, the model's predictions as predictions."""
     rows = home.ledger.open_questions() if waiting else home.ledger.labels()
     return json.dumps([task_of(home, view, row) for row in rows], indent=1, ensure_ascii=False)
 

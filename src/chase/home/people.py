@@ -20,7 +20,7 @@ SESSION_SECONDS = 30 * 24 * 3600.0
 """A session ends when it has not been used for so long."""
 SEEN_STEP = 60.0
 REVEAL = ("after", "before", "never")
-"""When an annotator sees what the model thought."""
+"""When an annotator sees the model's prediction."""
 ROLES = ("annotator", "adjudicator", "lead")
 """Annotators answer; adjudicators also decide conflicts; leads also see everybody and set the policy."""
 LONGEST_NAME = 80
@@ -79,9 +79,9 @@ class People:
         return replace(person, role=role)
 
     def set_reveal(self, person: int, reveal: str) -> None:
-        """When this annotator sees what the model thought."""
+        """When this annotator sees the model's prediction."""
         if reveal not in REVEAL:
-            raise LabelError(f"what the model thought is shown {', '.join(REVEAL)}; not '{reveal}'")
+            raise LabelError(f"the model's prediction is shown {', '.join(REVEAL)}; not '{reveal}'")
         with self._database.transaction() as db:
             db.execute("UPDATE annotators SET reveal = ? WHERE id = ?", (reveal, person))
 

@@ -26,7 +26,7 @@ class Policy:
     second_opinions: int = _setting(0, "Second opinions per request at most (0: as the run says)", 0, 1000)
     gold_share: float = _setting(0.0, "Share of gold questions (with a known answer) mixed in", 0, 0.5)
     gold_warning: float = _setting(0.8, "Warn below this share of right answers to gold questions", 0, 1)
-    reveal: str = _setting("own", "When people see what the model thought", choices=("own", "after", "before", "never"))
+    reveal: str = _setting("own", "When people see the model's prediction", choices=("own", "after", "before", "never"))
     read_to_end: bool = _setting(False, "No label before a text was read to its end")
     goal: int = _setting(0, "Answers per person and day to aim for (0: none)", 0, 100_000)
     idle_minutes: int = _setting(0, "End a session after so many idle minutes (0: never)", 0, 1440)

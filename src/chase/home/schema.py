@@ -186,7 +186,7 @@ class Database:
                 path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False
             )
             self._connection.row_factory = sqlite3.Row
-            # A table that others refer to can only be made anew while references are not enforced.
+            # A table that others refer to can only be created again while references are not enforced.
             for pragma in ("journal_mode = WAL", "synchronous = FULL", "foreign_keys = OFF"):
                 self._connection.execute(f"PRAGMA {pragma}")
             self._prepare()

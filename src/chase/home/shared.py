@@ -1,6 +1,6 @@
 """One page for several simulated clients: each client keeps its state in the run's checkpoint and asks in one inbox.
 
-Nothing is marked as taken in here: in every turn a client looks at all labels of its own samples, and taking one in
+Nothing is marked as read here: in every turn a client looks at all labels of its own samples, and reading one
 twice changes nothing. Killed at any moment, a run therefore finds every answer again.
 """
 

@@ -124,7 +124,7 @@ class ClientStore:
     def amend(self, change: Callable[[ClientState], ClientState], erased: frozenset[int] = frozenset()) -> bool:
         """Change the committed state between two turns, in the caller's transaction; False before the first turn.
 
-        With ``erased``, samples that must leave no trace, every kept turn is written anew without them.
+        With ``erased``, samples that must leave no trace, every kept turn is rewritten without them.
         """
         with self.home.database.transaction() as db:
             rows = db.execute("SELECT * FROM turns ORDER BY version DESC").fetchall()

@@ -2,7 +2,7 @@
 
 A project belongs to one home: each task carries the home's identity and the sample. A sync first pulls every annotation
 (one opinion of its author, who may correct it there), removes tasks of closed questions that nobody has touched, and
-pushes the open questions that have no task yet, with what the model thinks as a prediction. The state is on the server
+pushes the open questions that have no task yet, with the model's prediction. The state is on the server
 and in the inbox, nowhere else, so a sync that was cut short is completed by the next.
 """
 
@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 from xml.etree import ElementTree
 
 from chase.core.errors import LabelError
-from chase.home.exchange import ImportResult, take_in
+from chase.home.exchange import ImportResult, import_lines
 from chase.home.home import Home
 from chase.home.label_studio import label_studio_config, lines_of, task_of
 from chase.home.views import SampleView
@@ -49,7 +49,7 @@ def connected(url: str, key: str) -> Iterator[Any]:
     """The SDK's client of a server. Samples leave this machine encrypted or not at all."""
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise LabelError(f"'{url}' is no address of a Label Studio server; one looks like http://localhost:8080")
+        raise LabelError(f"'{url}' is not the address of a Label Studio server; one looks like http://localhost:8080")
     if parts.scheme == "http" and not _is_here(parts.hostname):
         raise LabelError(f"{url} is another machine, so samples need encryption on the way: use its https:// address")
     if not key:
@@ -161,7 +161,7 @@ def _slim(task: Any) -> dict[str, Any]:
 def _pull(home: Home, client: Any, tasks: Sequence[Mapping[str, Any]], shown: bool) -> ImportResult:
     users = {one.id: one.email for one in client.users.list()}
     told = ((f"task {task['id']}", dict(task) | {"data": task["data"] | {"saw_model": shown}}) for task in tasks)
-    return take_in(home, lines_of(told, users), keep_good=True, merge=True)
+    return import_lines(home, lines_of(told, users), keep_good=True, merge=True)
 
 
 def _remove_closed(home: Home, client: Any, tasks: Sequence[Mapping[str, Any]], done: Synced) -> None:

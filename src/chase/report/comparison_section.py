@@ -84,7 +84,7 @@ def trade_off(methods: Sequence[MethodRuns]) -> Markup:
     marks = [
         charts.Point(
             method.label,
-            method_tables.of_runs(method, time.a_round),
+            method_tables.of_runs(method, time.per_round),
             method_tables.of_runs(method, accuracy_after(end)),
         )
         for method in methods

@@ -18,7 +18,7 @@ from chase.report.tables import ReportTable
 
 HOW = (
     "Per seed: the labels that a method had after the first round in which it was at least as good as {base} after its "
-    "last round. Means over the seeds that got there, lowest and highest in brackets. Initial labels are not counted."
+    "last round. Means over the seeds that reached it, lowest and highest in brackets. Initial labels are not counted."
 )
 
 
@@ -40,7 +40,7 @@ class LabelsSaved:
 
     @property
     def saved(self) -> Numbers:
-        """Labels saved in the seeds that got there; below 0 where more were needed."""
+        """Labels saved in the seeds that reached it; below 0 where more were needed."""
         return (self.of - self.needed)[np.isfinite(self.needed)]
 
     @property
@@ -100,7 +100,7 @@ def saved_table(methods: Sequence[MethodRuns], named: str = "") -> ReportTable |
     ]
     columns = (
         "method",
-        "seeds that got there",
+        "seeds that reached it",
         "labels saved",
         "saved, %",
         "labels needed",

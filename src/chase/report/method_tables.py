@@ -95,7 +95,7 @@ def targets(methods: Sequence[MethodRuns]) -> list[float]:
     return sorted({float(np.floor(min(known))), float(np.floor(max(ends)))})
 
 
-REACHED = "Up to the first round that reached it; means over the seeds that got there, lowest and highest in brackets."
+REACHED = "Up to the first round that reached it; means over the seeds that reached it, lowest and highest in brackets."
 
 
 def to_reach(methods: Sequence[MethodRuns], percents: Sequence[float]) -> ReportTable:
@@ -107,8 +107,8 @@ def to_reach(methods: Sequence[MethodRuns], percents: Sequence[float]) -> Report
             each = [reached(run, percent, time) for run in method.runs]
             got = sum(np.isfinite(r.round) for r in each)
             rows.append([Number(percent, 0, unit=" %"), method.label, f"{got} of {len(each)}", *_spent(each)])
-    columns = ("accuracy", "method", "seeds that got there", "round", "labels", time.name, "inferences")
-    return ReportTable(columns, rows, "What it took to reach an accuracy", text_columns=2)
+    columns = ("accuracy", "method", "seeds that reached it", "round", "labels", time.name, "inferences")
+    return ReportTable(columns, rows, "Cost of reaching an accuracy", text_columns=2)
 
 
 def _spent(each: Sequence[Reached]) -> list[Number]:
@@ -121,13 +121,13 @@ def cost(methods: Sequence[MethodRuns], named: str = "") -> ReportTable:
     """What a round of each method costs, and how many times the baseline's seconds that is."""
     base, time = baseline(methods, named), clock(methods)
 
-    def a_round(method: MethodRuns, key: str) -> Interval:
+    def per_round(method: MethodRuns, key: str) -> Interval:
         return of_runs(method, lambda run: float(np.nanmean(run.series(key)))).within(0)
 
-    against = a_round(base, time.key).mean if base is not None else float("nan")
+    against = per_round(base, time.key).mean if base is not None else float("nan")
     rows: list[list[Cell]] = []
     for method in methods:
-        seconds = a_round(method, time.key)
+        seconds = per_round(method, time.key)
         rows.append(
             [
                 method.label,
@@ -135,8 +135,8 @@ def cost(methods: Sequence[MethodRuns], named: str = "") -> ReportTable:
                 with_interval(of_runs(method, lambda run: run.last("labels")).within(0), 0),
                 with_interval(seconds, 2),
                 number(seconds.mean / against if against else None),
-                with_interval(a_round(method, "inferred_samples"), 0),
-                with_interval(a_round(method, "inferences"), 0),
+                with_interval(per_round(method, "inferred_samples"), 0),
+                with_interval(per_round(method, "inferences"), 0),
             ]
         )
     times = f"times {base.label}" if base is not None else "times"
@@ -167,7 +167,7 @@ def findings(methods: Sequence[MethodRuns], named: str = "") -> list[str]:
 
 
 def brief(methods: Sequence[MethodRuns], base: MethodRuns) -> list[list[Cell]]:
-    """A row a method: label, base, rounds, difference and verdict, difference of the areas and verdict."""
+    """One row per method: label, base, rounds, difference and verdict, difference of the areas and verdict."""
     end = last_shared_round(methods)
     found = differences(methods, base, accuracy_after(end))
     areas = differences(methods, base, label_area(methods, end))

@@ -148,7 +148,7 @@ def keep_means_readable(axes: Axes, curves: Sequence[Curve], room: float = 0.8, 
 
 
 def tell_of_cuts(axes: Axes, what: str, from_zero: bool = False) -> None:
-    """Say above the axes that bands or bars go on beyond the frame, where they do and values can be there."""
+    """Say above the axes that bands or bars extend beyond the frame, where they do and values can be there."""
     drawn, (left, right), (bottom, top) = axes.dataLim, axes.get_xlim(), axes.get_ylim()
     low = max(drawn.y0, 0.0) if from_zero else drawn.y0
     high = min(drawn.y1, 100.0) if axes.get_ylabel().endswith("(%)") else drawn.y1

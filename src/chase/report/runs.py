@@ -52,7 +52,7 @@ class RunData:
 
     @property
     def resume_command(self) -> str:
-        """What to type to go on with the run."""
+        """The command that resumes the run."""
         return resume_command(self.path, kind_of(self.path, self.environment))
 
     @property
@@ -102,7 +102,7 @@ class Clock:
         """Seconds since the start, by round."""
         return np.cumsum(run.series(self.key))
 
-    def a_round(self, run: RunData) -> float:
+    def per_round(self, run: RunData) -> float:
         """Mean seconds per round."""
         return float(np.nanmean(run.series(self.key)))
 

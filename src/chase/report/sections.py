@@ -63,7 +63,7 @@ def line_figure(
     from_zero: bool = False,
     merge: float = 0.0,
 ) -> Markup:
-    """A figure with a line a method; empty if no method has a value."""
+    """A figure with one line per method; empty if no method has a value."""
     curves = [plots.curve(method, x, y, merge=merge) for method in methods]
     if all(c is None for c in curves):
         return Markup()
@@ -116,7 +116,7 @@ def _card(place: int, method: MethodRuns, time: Clock) -> dict[str, object]:
         "spread": spread,
         "rounds": max(len(run.metrics) for run in method.runs),
         "labels": number(float(method.last("labels").mean()), 0),
-        "seconds": Number(float(np.mean([time.a_round(run) for run in method.runs])), 2),
+        "seconds": Number(float(np.mean([time.per_round(run) for run in method.runs])), 2),
         "clock": time.name,
     }
 
@@ -190,7 +190,7 @@ def variation_section(methods: Sequence[MethodRuns]) -> Section | None:
 
 
 def pools_section(methods: Sequence[MethodRuns]) -> Section:
-    """Pool sizes over rounds, stacked, a figure a method."""
+    """Pool sizes over rounds, stacked, one figure per method."""
     figures = []
     for method in methods:
         layers = [
@@ -247,7 +247,7 @@ def cost_section(methods: Sequence[MethodRuns]) -> Section:
 
 
 def seconds_by_phase(methods: Sequence[MethodRuns]) -> list[plots.Layer]:
-    """Mean seconds per round by phase, a value a method; the clients' total is left out for its parts."""
+    """Mean seconds per round by phase, one value per method; the clients' total is left out for its parts."""
     lines = [[line.get("seconds_by_phase", {}) for run in m.runs for line in run.metrics] for m in methods]
     found = {phase for some in lines for line in some for phase in line} - {"clients"}
     order = sorted(found, key=lambda phase: (PHASES.index(phase) if phase in PHASES else len(PHASES), phase))

@@ -62,7 +62,7 @@ SECOND = "second_opinions"
 
 
 def summary(methods: Sequence[MethodRuns], time: Clock = WALL) -> ReportTable:
-    """The outcome of each method: a row a method, mean and range over its runs; costs are per round."""
+    """The outcome of each method: one row per method, mean and range over its runs; costs are per round."""
     columns = (
         "method",
         "runs",
@@ -109,7 +109,7 @@ def brief(table: ReportTable, columns: Sequence[str] = BRIEF) -> ReportTable:
 def _summary_row(method: MethodRuns, time: Clock) -> list[Cell]:
     rounds = sorted({len(run.metrics) for run in method.runs})
 
-    def a_round(key: str) -> Numbers:
+    def per_round(key: str) -> Numbers:
         return np.array([run.series(key).mean() for run in method.runs])
 
     return [
@@ -120,9 +120,9 @@ def _summary_row(method: MethodRuns, time: Clock) -> list[Cell]:
         mean_and_range(method.last("macro_f1"), 1, 100),
         mean_and_range(method.last("test_loss"), 3),
         mean_and_range(method.last("labels"), 0),
-        mean_and_range(a_round(time.key), 2),
-        mean_and_range(a_round("inferred_samples"), 0),
-        mean_and_range(a_round("inferences"), 0),
+        mean_and_range(per_round(time.key), 2),
+        mean_and_range(per_round("inferred_samples"), 0),
+        mean_and_range(per_round("inferences"), 0),
     ]
 
 
@@ -204,7 +204,7 @@ def said(value: Any) -> str:
 
 
 def settings_that_differ(methods: Sequence[MethodRuns]) -> ReportTable | None:
-    """The settings in which the methods differ, a row a setting; None if there is nothing to compare."""
+    """The settings in which the methods differ, one row per setting; None if there is nothing to compare."""
     firsts = [method.first.settings for method in methods]
     keys = differing(firsts, NOT_THE_METHOD)
     if not keys:

@@ -38,7 +38,7 @@ def method_changes(text: str) -> dict[str, str]:
     """What a method's name asks for: ``entropy``, or ``entropy@global`` for the same on the global model."""
     strategy, at, model = text.strip().partition("@")
     if not strategy or (at and model not in ("local", "global")):
-        raise SettingsError(f"'{text}' is no method: give NAME, NAME@local or NAME@global, with commas between")
+        raise SettingsError(f"'{text}' is not a method: give NAME, NAME@local or NAME@global, separated by commas")
     return {"strategy": strategy} | ({"model": model} if at else {})
 
 
@@ -97,7 +97,7 @@ def write_arms(path: Path, arms: Sequence[ComparisonRun]) -> None:
 
 
 def open_arm(path: Path, arm: ComparisonRun) -> Experiment | None:
-    """The run to begin or to go on with; None when it is finished."""
+    """The run to begin or to resume; None when it is finished."""
     where = path / arm.name
     if not (where / "settings.toml").exists():
         return Experiment.begin(arm.settings, where)

@@ -49,7 +49,7 @@ def net_spec(settings: Settings, data: DataSet) -> NetSpec:
 
 
 def check_same_data(record: Record, data: DataSet, parts: Parts) -> None:
-    """Refuse to go on with data that is divided otherwise than when the run began."""
+    """Refuse to continue with data that is divided otherwise than when the run began."""
     before = record.path / "coverage.json"
     if not before.is_file():
         return

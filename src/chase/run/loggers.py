@@ -1,12 +1,12 @@
 """TensorBoard and MLflow beside the run directory, by the setting ``log_to``; neither is needed otherwise.
 
-A resumed run goes on in the same place: TensorBoard's files are in ``RUN/tensorboard``, and MLflow's run id is kept
+A resumed run continues in the same place: TensorBoard's files are in ``RUN/tensorboard``, and MLflow's run id is kept
 in ``RUN/mlflow.json``. MLflow's server is that of ``MLFLOW_TRACKING_URI``, else the file ``RUN/mlflow.db``
 (MLflow no longer writes directories of files). ``RUN/logged.json`` holds the last round that each was told of: what one
 has missed, because it failed, was set later or the run was killed, it is told when it is opened.
 
-A logger that fails ends the run after the round it was told of, which is saved, with a sentence that says how to go on
-without it; one that fails on closing leaves a note.
+A logger that fails ends the run after the round it was told of, which is saved, with a sentence that says how to
+continue without it; one that fails on closing leaves a note.
 """
 
 from __future__ import annotations
@@ -178,7 +178,7 @@ class Loggers:
 
     @contextmanager
     def _named(self, name: str) -> Iterator[None]:
-        """What a logger raises becomes one sentence: what failed, and how to go on without it."""
+        """What a logger raises becomes one sentence: what failed, and how to continue without it."""
         try:
             yield
         except SettingsError:
@@ -190,7 +190,7 @@ class Loggers:
     def _way_out(self) -> str:
         again = resume_command(self._record.path, self._record.kind)
         if self._record.kind == "federation":
-            return f"mend that, or leave it out of log_to in {self._record.path / 'settings.toml'}, and type {again}"
+            return f"fix that, or leave it out of log_to in {self._record.path / 'settings.toml'}, and type {again}"
         return (
             f"fix that and type {again}, or continue without it: {again} --set 'log_to=[]' "
             "(a study: its command again with that --set)"

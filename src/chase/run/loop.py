@@ -82,7 +82,7 @@ def run_rounds(
 
 
 def prepare(engine: Engine, server: Server) -> None:
-    """The messages before the first round, such as those that fit features; a run killed in them begins anew."""
+    """The messages before the first round, such as those that fit features; a run killed in them begins again."""
     for round in server.preparation:
         result = engine.run_round(server.orders(round))
         server.aggregate(result.orders, result.updates)

@@ -74,7 +74,7 @@ def kind_of(path: Path, body: Mapping[str, Any] | None = None) -> RunKind:
 
 
 def resume_command(path: Path, kind: RunKind) -> str:
-    """What to type to go on with a run."""
+    """The command that resumes a run."""
     if kind == "simulation":
         return f"chase resume {shlex.quote(str(path))}"
     home = path.parent

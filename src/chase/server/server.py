@@ -111,7 +111,7 @@ def new_start(spec: NetSpec, settings: Settings, number: int = 0) -> Start:
 
 
 def start_number(settings: Settings, round: int) -> int:
-    """Which fresh start the round begins with; 0 when it goes on from the global model."""
+    """Which fresh start the round begins with; 0 when it continues from the global model."""
     if settings.form == "reset":
         return round - 1
     if settings.form == "cycles" and (round - 1) % settings.cycle_rounds == 0:

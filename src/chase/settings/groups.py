@@ -42,8 +42,8 @@ class DataSettings(SettingsGroup):
         "refuse", description="own data: what a simulated annotator does with samples that have no label"
     )
     test_limit: int = Field(0, ge=0, description="test on this many samples, drawn once (0 = all)")
-    image_size: int = Field(0, ge=0, le=1024, description="resize images to this height and width (0 = as they are)")
-    channels: Literal[0, 1, 3] = Field(0, description="own images: 1 grey, 3 colour, 0 as they are")
+    image_size: int = Field(0, ge=0, le=1024, description="resize images to this height and width (0 = unchanged)")
+    channels: Literal[0, 1, 3] = Field(0, description="own images: 1 grey, 3 colour, 0 unchanged")
     channel_mean: str = Field(
         "", description="own images: normalisation mean per channel, from 0 to 1, separated by commas"
     )
@@ -59,7 +59,7 @@ class DataSettings(SettingsGroup):
         "", description="own images of more than 8 bits: lowest and highest value, for example 0,4095 (empty = found)"
     )
     audio_seconds: float = Field(
-        0.0, ge=0, le=600, description="own WAV recordings: length (0 = as the longest, at most 10)"
+        0.0, ge=0, le=600, description="own WAV recordings: length in seconds (0 = that of the longest, at most 10)"
     )
     bad_images: Literal["fail", "skip"] = Field("fail", description="what to do with unreadable images")
     tokens: Literal["words", "characters"] = Field("words", description="own texts: what a token is")
@@ -73,7 +73,7 @@ class ClientSettings(SettingsGroup):
     partition: str = Field("classes", description="how samples are divided among the clients")
     classes_per_client: int = Field(2, ge=1, description="C_k, for partition = classes")
     data_share: float = Field(
-        1.0, gt=0, le=1, description="share of each client's samples that is used, for a quick look"
+        1.0, gt=0, le=1, description="share of each client's samples that is used, for quick tests"
     )
     alpha: float = Field(0.1, gt=0, description="concentration, for partition = dirichlet")
     min_owned: int = Field(0, ge=0, description="natural: only owners with more samples than this")
@@ -104,7 +104,9 @@ class ModelSettings(SettingsGroup):
     )
     filters: int = Field(200, ge=8, le=1000, description="closed-form: patch filters of images")
     fit_passes: int = Field(6, ge=0, le=50, description="closed-form: passes of k-means over the clients' patches")
-    feature_seed: int = Field(0, ge=0, le=2**62, description="closed-form: seed of what features draw, for all seeds")
+    feature_seed: int = Field(
+        0, ge=0, le=2**62, description="closed-form: seed of the features, the same for every `seed`"
+    )
     ridge: float = Field(
         0.0, ge=0, description="closed-form learner or head: ridge weight (0 = by generalised cross-validation)"
     )
@@ -123,7 +125,7 @@ class ModelSettings(SettingsGroup):
     init_weights: str = Field("", description="safetensors file to start from")
     init: Init = Field(
         "xavier",
-        description="how first weights are drawn: xavier (Xavier normal, biases 0.01, as in the paper) or normal "
+        description="how initial weights are drawn: xavier (Xavier normal, biases 0.01, as in the paper) or normal "
         "(N(0, 0.05), biases 0, as the authors' VGG-19)",
     )
     dropout: float = Field(0.0, ge=0, lt=1, description="dropout probability of the network")
@@ -136,15 +138,15 @@ class TrainingSettings(SettingsGroup):
     local_epochs: int = Field(10, ge=1, description="local epochs E")
     batch_size: int = Field(10, ge=1, description="labelled samples per step")
     lr: float = Field(0.01, gt=0, description="learning rate of local SGD")
-    optimizer: Literal["sgd", "adam"] = Field("sgd", description="local optimiser; adam wants a smaller lr, e.g. 0.001")
+    optimizer: Literal["sgd", "adam"] = Field("sgd", description="local optimiser; adam needs a smaller lr, e.g. 0.001")
     class_weights: Literal["none", "balanced"] = Field(
         "none", description="balanced = every class of a client's labels counts the same in training"
     )
     momentum: float = Field(0.5, ge=0, lt=1, description="momentum of local SGD")
     weight_decay: float = Field(0.0, ge=0, description="weight decay of local SGD")
     prox: float = Field(0.0, ge=0, description="FedProx: weight of prox/2 ||w - w_start||^2 in local training")
-    loss: str | None = Field(None, description="labelled loss; unset = as the method says")
-    align: AlignMode | None = Field(None, description="alignment loss; unset = as the method says")
+    loss: str | None = Field(None, description="labelled loss; unset = the method's default")
+    align: AlignMode | None = Field(None, description="alignment loss; unset = the method's default")
     align_on: AlignOn = Field(
         "logits",
         description="what alignment compares: logits, or features (what the last layer sees: with vgg19-projection "
@@ -161,9 +163,9 @@ class SelectionSettings(SettingsGroup):
     model: Literal["local", "global"] = Field(
         "local", description="which model a strategy scores with (the network itself is `net`)"
     )
-    freeze: bool | None = Field(None, description="freeze samples of EV 0; unset = as the method says")
+    freeze: bool | None = Field(None, description="freeze samples of EV 0; unset = the method's default")
     awaken: bool | None = Field(None, description="awaken frozen samples when few are left; unset = as freeze")
-    subset: bool | None = Field(None, description="watch a random subset only; unset = as the method says")
+    subset: bool | None = Field(None, description="watch a random subset only; unset = the method's default")
     subset_size: int = Field(500, ge=1, description="size N_s of the watched subset")
     beta: float = Field(0.4, gt=0, le=1, description="share of the dormant samples that is awakened")
     awaken_below: float = Field(3.0, ge=0, description="awaken when unlabelled < this times the budget")
@@ -177,7 +179,9 @@ class SelectionSettings(SettingsGroup):
     hybrid_keys: list[str] = Field(list(DEFAULT_KEYS), description="keys in order, for strategy = hybrid")
     mc_passes: int = Field(20, ge=2, description="passes with dropout, for strategy = bald")
     mc_dropout: float = Field(0.5, gt=0, lt=1, description="dropout of those passes where the network has none")
-    alone_epochs: int = Field(50, ge=1, description="most epochs of the local-only model, for strategy = logo")
+    alone_epochs: int = Field(
+        50, ge=1, description="largest number of epochs of the local-only model, for strategy = logo"
+    )
 
 
 class AnnotatorSettings(SettingsGroup):
@@ -238,7 +242,8 @@ class FederationSettings(SettingsGroup):
 
     form: Literal["continued", "cycles", "reset", "isolated"] = Field(
         "continued",
-        description="one model throughout; fresh start and one request per cycle; fresh start per round; clients alone",
+        description="continued (one model throughout), cycles (fresh start and one request per cycle), "
+        "reset (fresh start every round) or isolated (every client alone)",
     )
     cycle_rounds: int = Field(25, ge=1, description="rounds per cycle, for form = cycles")
     cycle_budget: Literal["adaptive", "fixed"] = Field(
@@ -256,7 +261,10 @@ class FederationSettings(SettingsGroup):
         "shuffled (label counts given to clients in random order, as the authors' code does)",
     )
     most_share: float = Field(
-        1.0, gt=0, le=1, description="largest share of the average that one of three or more clients may have; 1 = any"
+        1.0,
+        gt=0,
+        le=1,
+        description="largest share of the average that one of three or more clients may have; 1 = no limit",
     )
     combine: Literal["mean", "median", "trimmed-mean"] = Field(
         "mean",
@@ -265,7 +273,7 @@ class FederationSettings(SettingsGroup):
     )
     trim: float = Field(0.2, ge=0, lt=0.5, description="share of the values that trimmed-mean discards at each end")
     server: str = Field("fedavg", description="how updates become the global model: " + ", ".join(SERVERS))
-    server_lr: float | None = Field(None, gt=0, description="server learning rate; unset = as the server says")
+    server_lr: float | None = Field(None, gt=0, description="server learning rate; unset = the server rule's default")
     server_momentum: float = Field(0.9, ge=0, lt=1, description="momentum (beta 1) of fedavgm and fedadam")
     server_beta2: float = Field(0.99, ge=0, lt=1, description="second-moment decay of fedadam")
     server_tau: float = Field(1e-3, gt=0, description="adaptivity of fedadam: keeps small moments from large steps")
@@ -277,7 +285,9 @@ class RunSettings(SettingsGroup):
     rounds: int = Field(200, ge=1, description="communication rounds R")
     seed: int = Field(0, ge=0, le=2**62, description="seed of everything random")
     main_metric: Literal["accuracy", "balanced-accuracy", "macro-f1"] = Field(
-        "accuracy", description="what decides on the test set: shown first, reached by `target_accuracy`, best by it"
+        "accuracy",
+        description="metric on the test set that is shown first, is compared with `target_accuracy` and decides "
+        "the best model",
     )
     target_accuracy: float = Field(
         0.0, ge=0, le=1, description="stop when the main metric reaches this on the test set (0 = never)"
@@ -285,7 +295,7 @@ class RunSettings(SettingsGroup):
     total_budget: int = Field(
         0, ge=0, description="ask for at most this many labels in all, and end when they are given (0 = no limit)"
     )
-    eval_every: int = Field(1, ge=1, description="evaluate on the test set every so many rounds")
+    eval_every: int = Field(1, ge=1, description="evaluate on the test set every this many rounds")
 
 
 class EngineSettings(SettingsGroup):

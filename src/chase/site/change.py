@@ -85,7 +85,7 @@ def add(site: Site, new: New) -> Added:
 
 
 def _known_rows(site: Site, name: str) -> dict[str, Array]:
-    """A file that holds a row a sample, without what an interrupted addition left in it."""
+    """A file that holds one row per sample, without what an interrupted addition left in it."""
     arrays = site.read(name)
     stay = is_in(arrays["ids"], known_ids(site.home))
     return arrays if stay.all() else {key: array[stay] for key, array in arrays.items()}

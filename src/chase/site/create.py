@@ -39,7 +39,7 @@ def create(
 ) -> Site:
     """A new site; ``samples`` holds the rows of ``start.ids`` in that order, ``texts`` what people read of them.
 
-    A site whose making was cut short is made anew: the file ``making`` stands in it until it is whole.
+    A site whose making was cut short is made again: the file ``making`` is in it until it is complete.
     """
     check_name(card.name)
     begin(path)

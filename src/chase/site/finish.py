@@ -66,7 +66,7 @@ def _change_start(home: Home, added: SampleIds, gone: SampleIds) -> None:
 
 
 def _drop_rows(home: Home, gone: SampleIds) -> None:
-    """Rewrite the files that hold a row a sample, with those that the inbox knows."""
+    """Rewrite the files that hold one row per sample, with those that the inbox knows."""
     known = known_ids(home)
     for name in ("samples", "truth"):
         if (home.path / f"{name}.safetensors").is_file():

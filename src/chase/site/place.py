@@ -132,7 +132,7 @@ class Site:
     def locked(self) -> Iterator[None]:
         """One at a time: a turn, an addition or a removal. Waits for the other; a kill frees the lock.
 
-        What another has changed meanwhile is read anew, what it was kept from finishing is finished.
+        What another has changed meanwhile is read again; what it was kept from finishing is finished.
         """
         with locked(self.path / "turn.lock", wait=True):
             self.card = read_card(self.path)

@@ -109,7 +109,7 @@ def seconds_to_start(settings: Settings) -> float:
     return import_seconds() + measured(_key(settings))[2]
 
 
-def seconds_a_round(settings: Settings) -> float:
+def seconds_per_round(settings: Settings) -> float:
     """The mean over all rounds of a job in one process."""
     speed, sizes, _ = measured(_key(settings))
     return work(settings, sizes, speed)
@@ -121,7 +121,7 @@ def _key(settings: Settings) -> str:
 
 
 def asks_a_turn(settings: Settings) -> tuple[float, float]:
-    """(labels a turn, share of the turns that ask), means over the clients."""
+    """(labels per turn, share of the turns that ask), means over the clients."""
     if settings.budget == 0:
         return 0.0, 0.0
     if settings.behaviour == "ReCo":

@@ -39,7 +39,7 @@ def smooth(values: Numbers, window: int = SMOOTHED_OVER) -> Numbers:
 
 
 def over_rounds(methods: Sequence[MethodRuns], title: str, ylabel: str, y: Quantity, caption: str) -> Drawing | None:
-    """A line a method from zero; None if no method has a value."""
+    """One line per method from zero; None if no method has a value."""
     curves = [plots.curve(method, round_numbers, y) for method in methods]
     if all(c is None for c in curves):
         return None
@@ -71,10 +71,10 @@ def inference_cost(methods: Sequence[MethodRuns]) -> Drawing | None:
     return over_rounds(methods, "Inference cost", "samples inferred per client", metric("inferred_samples"), caption)
 
 
-def seconds_a_round(methods: Sequence[MethodRuns]) -> Drawing:
+def seconds_per_round(methods: Sequence[MethodRuns]) -> Drawing:
     """Seconds a round by method."""
     names, time = [m.label for m in methods], clock(methods)
-    values = np.array([method_tables.of_runs(m, time.a_round).mean for m in methods])
+    values = np.array([method_tables.of_runs(m, time.per_round).mean for m in methods])
     title = f"{time.name.capitalize()} per round, mean"
     layer = plots.Layer("seconds", values, Fill.of(0))
     return Drawing(title, plots.lying_bars(title, f"{time.name} per round", names, [layer]), time.note)
@@ -102,7 +102,7 @@ def across(result: StudyResult) -> dict[str, Drawing]:
 
 
 def accuracy_across(parts: Mapping[str, Sequence[MethodRuns]]) -> Drawing | None:
-    """Accuracy after the last shared round over the titles of a study's parts, a line an arm; None for one part."""
+    """Accuracy after the last shared round over the titles of a study's parts, one line per arm; None for one part."""
     shown = {title: methods for title, methods in parts.items() if methods}
     if len(shown) < 2:
         return None
@@ -140,7 +140,7 @@ def minimum_ev(methods: Sequence[MethodRuns]) -> Drawing | None:
 
 
 def ev_accuracy(methods: Sequence[MethodRuns]) -> Drawing | None:
-    """Mean EV of the observed samples against accuracy, a line a method through its rounds in their order."""
+    """Mean EV of the observed samples against accuracy, one line per method through its rounds in their order."""
     curves: list[plots.Curve | None] = []
     for method in methods:
         x, y = (method.table(metric(key)).mean(axis=0) for key in ("observed_ev", "test_accuracy"))
@@ -232,7 +232,7 @@ def roles_by_classes(methods: Sequence[MethodRuns]) -> Drawing | None:
 FIGURES: dict[str, Callable[[Sequence[MethodRuns]], Drawing | None]] = {
     "accuracy-cost": accuracy_cost,
     "inference-cost": inference_cost,
-    "seconds-a-round": seconds_a_round,
+    "seconds-per-round": seconds_per_round,
     "final-accuracy": final_accuracy,
     "minimum-ev": minimum_ev,
     "ev-accuracy": ev_accuracy,

@@ -93,8 +93,8 @@ def cost_findings(result: SceneResult) -> list[str]:
         return []
     base = method_tables.baseline(methods, result.part.against) or methods[0]
     time = clock(methods)
-    if figures & {"accuracy-cost", "seconds-a-round"}:
-        said.append(times_of(f"{time.name.capitalize()} per round", methods, base, time.a_round, 2))
+    if figures & {"accuracy-cost", "seconds-per-round"}:
+        said.append(times_of(f"{time.name.capitalize()} per round", methods, base, time.per_round, 2))
     if figures & {"accuracy-cost", "inference-cost"}:
         what = "Samples that a client infers per round"
         said.append(times_of(what, methods, base, lambda run: float(run.series("inferred_samples").mean()), 0))

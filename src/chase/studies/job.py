@@ -63,7 +63,7 @@ def put_aside(where: Path) -> None:
 
 
 def open_job(directory: Path, job: StudyJob) -> Experiment | None:
-    """The run to begin or to go on with; None when it is finished."""
+    """The run to begin or to resume; None when it is finished."""
     if is_done(directory, job):
         return None
     where = directory / job.name

@@ -68,7 +68,7 @@ def place_of(group: Group) -> list[Cell]:
 
 
 def main_table(groups: Sequence[Group]) -> ReportTable | None:
-    """A row for each data set, its conditions and rounds, a column an arm, the paper's figures below; None without."""
+    """A row for each data set, its conditions and rounds, one column per arm, the paper's below; None without."""
     scenes: dict[tuple[str, str, int], list[Group]] = {}
     for group in groups:
         if group.arm in ARMS and group.rounds >= SHORTEST:

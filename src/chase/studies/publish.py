@@ -155,7 +155,7 @@ misses by chance. Nothing is shown that was not measured; figures of the paper a
 
 
 def pages_table(studies: Studies, root: Path) -> ReportTable:
-    """A row a study: its page, what it runs, and how much of it is there."""
+    """One row per study: its page, what it runs, and how much of it is there."""
     rows: list[list[Cell]] = []
     for place, result in studies:
         link = page_of(result, place).relative_to(root).as_posix()

@@ -20,7 +20,7 @@ from typing import Protocol
 from chase.core.errors import DataError, RunDirectoryError
 from chase.core.files import Held, locked, read_jsonl, write_atomically
 from chase.run.record import LOCK
-from chase.studies.estimate import seconds_a_round, seconds_to_start
+from chase.studies.estimate import seconds_per_round, seconds_to_start
 from chase.studies.job import failure_of, is_done, log_of
 from chase.studies.plan import StudyJob, StudyPlan
 
@@ -90,7 +90,7 @@ def seconds_left(jobs: Sequence[Progress], workers: int) -> float:
 def look(plan: StudyPlan, jobs: Sequence[StudyJob], dry: bool = False) -> list[Progress]:
     """Where each job stands; the same run in two parts of a study is one job.
 
-    ``dry``: nothing is run after this, so measure the start of jobs too, and go on past data that is missing.
+    ``dry``: nothing is run after this, so measure the start of jobs too, and skip data that is missing.
     """
     once = {job.name: job for job in jobs}
     found: list[Progress] = []
@@ -102,7 +102,7 @@ def look(plan: StudyPlan, jobs: Sequence[StudyJob], dry: bool = False) -> list[P
             progress.state = "done"
             progress.rounds = len(read_jsonl(plan.directory / job.name / "metrics.jsonl"))  # packed, if exported
         elif not dry:
-            progress.expected = seconds_a_round(job.settings)
+            progress.expected = seconds_per_round(job.settings)
         else:
             _estimate(progress, missing)
         progress.at_start, progress.seconds = progress.rounds, 0.0
@@ -116,7 +116,7 @@ def _estimate(progress: Progress, missing: dict[str, str]) -> None:
     place = f"{settings.data}|{settings.data_dir}"
     if place not in missing:
         try:
-            progress.expected = seconds_a_round(settings)
+            progress.expected = seconds_per_round(settings)
             progress.start_seconds = seconds_to_start(settings)
             return
         except DataError as error:

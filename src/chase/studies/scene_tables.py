@@ -84,7 +84,7 @@ def paper_notes(result: SceneResult) -> list[str]:
     if departed:
         notes.append(f"Different from the paper: {', '.join(departed)}.")
     if settings.partition == "shards-reference":
-        notes.append("Shared out as the authors' code does it: clients share samples and some classes may be missing.")
+        notes.append("Partitioned as in the authors' code: clients share samples and some classes may be missing.")
     elif result.data in ("mnist", "cifar10", "emnist"):
         notes.append("Ours: no sample belongs to two clients; the authors' code let clients share samples.")
     return notes
@@ -122,7 +122,7 @@ def minutes_table(result: SceneResult) -> ReportTable | None:
     time = clock(result.methods)
 
     def seconds(method: MethodRuns) -> float:
-        return method_tables.of_runs(method, time.a_round).mean
+        return method_tables.of_runs(method, time.per_round).mean
 
     rows: list[list[Cell]] = []
     for method in result.methods:

@@ -21,7 +21,7 @@ STUDY = Study(
             ),
             (RANDOM, EV, KSAS, LOGO, FEAL, FAIRFAL, IFAL),
             against="EV",
-            figures=("seconds-a-round", "class-balance"),
+            figures=("seconds-per-round", "class-balance"),
         ),
     ),
     "The paper has EV, KAFAL and LoGo as a figure; FEAL, FairFAL and IFAL came later. Their papers use Dirichlet(0.1). "

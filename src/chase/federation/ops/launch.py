@@ -234,7 +234,7 @@ class Hopeless(FederationError):
 
 
 class Watch:
-    """Looks after a submitted run: when its server dies before the end, a new Flower run goes on with it.
+    """Looks after a submitted run: when its server dies before the end, a new Flower run continues it.
 
     Where the SuperLink is away then, that is tried again until it is back.
     """
@@ -267,7 +267,7 @@ class Watch:
         self.submitted, self._seen, self._since = self.submitted + 1, False, time.monotonic()
 
     def look(self) -> str:
-        """The phase of the run; it is submitted anew where its server is gone before the end."""
+        """The phase of the run; it is submitted again where its server has ended early."""
         lives = server_lives(self._federation.run)
         phase = str(state(self._federation.run).get("phase", ""))
         self._seen = self._seen or lives

@@ -201,7 +201,7 @@ def refuse_second(registry: Path) -> None:
 
 
 def _ours(entry: Mapping[str, Any]) -> bool:
-    """Whether a group may be ended: its leader is still the one we started, or is gone while its group is not."""
+    """Whether a group may be ended: its leader is still the one we started, or has ended while its group has not."""
     return alive(entry) or (not started(int(entry["pid"])) and group_lives(int(entry["pid"])))
 
 

@@ -47,13 +47,13 @@ class Actions:
         """The hash of what was seen; a receipt that is none is refused."""
         mark = receipt.partition(".")[0]
         if not hmac.compare_digest(receipt.encode(), self.receipt(person, sample, mark).encode()):
-            raise AnswerRefused("not seen", f"sample {sample} was not on your screen, so no answer is taken for it")
+            raise AnswerRefused("not seen", f"sample {sample} was not on your screen, so no answer is accepted for it")
         return mark
 
     # me
 
     def reveal(self, person: Person) -> str:
-        """When this person sees what the model thought: as the lead has set it, else as they like."""
+        """When this person sees the model's prediction: as the lead has set it, else as they like."""
         policy = self._home.policies.read().reveal
         return person.reveal if policy == "own" else policy
 
@@ -83,9 +83,9 @@ class Actions:
         }
 
     def settings(self, person: Person, body: Json) -> Json:
-        """When I see what the model thought."""
+        """When I see the model's prediction."""
         if self._home.policies.read().reveal != "own":
-            raise RequestRefused(403, "the lead has set for everybody when the model's thought is shown", "policy")
+            raise RequestRefused(403, "the lead has set for everybody when the model's prediction is shown", "policy")
         self._home.people.set_reveal(person.id, text(body, "reveal"))
         return {"reveal": body["reveal"]}
 
@@ -143,7 +143,7 @@ class Actions:
         return done | self.next(person, body)
 
     def _one(self, person: Person, given: Given, raw: Json) -> int | AnswerRefused:
-        """One answer: given to this person, seen by them, and through the inbox's door; noted in the audit log."""
+        """One answer: given to this person, seen by them, and accepted by the inbox; noted in the audit log."""
         try:
             checked = self._checked(person, given, raw)
             what = "decide" if checked.decides else "correct" if checked.revise else "answer"
@@ -192,7 +192,7 @@ class Actions:
         )
 
     def undo(self, person: Person, body: Json) -> Json:
-        """Take back my last stroke, or the one before answer ``before``."""
+        """Undo my last answers that were given together, or the one before answer ``before``."""
         before = None if body.get("before") is None else whole(body, "before", None)
         with self._home.database.transaction():
             undone = self._home.inbox.undo(person.id, before)

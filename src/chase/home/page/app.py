@@ -7,7 +7,7 @@ POST /api/next      my next questions; for adjudicators, conflicts
 POST /api/answer    answers; each must carry the receipt of the sample that was seen
 POST /api/undo      take back my last stroke
 GET  /api/history   my answers, newest first
-POST /api/settings  when I see what the model thought
+POST /api/settings  when I see the model's prediction
 GET  /api/guide     the guidelines
 GET  /api/team      for the lead: everybody
 POST /api/policy    for the lead: the policy
@@ -134,7 +134,7 @@ class Page:
         return self._keeping({}, session)
 
     async def _me(self, request: Request) -> Response:
-        # The cookie is given anew: a session lasts as long as it is used.
+        # The cookie is renewed: a session lasts as long as it is used.
         return self._keeping(self._do.me(self._person(request), {}), request.cookies[self._cookie])
 
     def _keeping(self, body: Json, session: str) -> Response:

@@ -85,7 +85,7 @@ class Guard:
     def _check(self, method: str, headers: Headers) -> None:
         host = headers.get("host", "")
         if host not in self._hosts:
-            raise RequestRefused(421, "this page does not answer to that host name")
+            raise RequestRefused(421, "this page is not served under that host name")
         if method in ("GET", "HEAD"):
             return
         if method != "POST":

@@ -67,7 +67,10 @@ class Address:
                 "give --tls-cert and --tls-key, or leave --host out to serve this machine only"
             )
         if is_wildcard(self.host) and not self.name:
-            raise LabelError(f"{self.host} means every interface and is no address to open: give the name with --name")
+            raise LabelError(
+                f"{self.host} means every interface and is not an address that a browser can open: "
+                "give the name with --name"
+            )
 
     def check_certificate(self) -> None:
         """Refuse files that are no certificate and key before links are given out."""

@@ -208,7 +208,7 @@ class FusedNet(FlatParameters):
 
         ``alignment``: directions (watched, outputs) and aligned (watched,). ``sgd``: learning rate, momentum, weight
         decay. ``ranking``: a loss-prediction module that is trained beside the network on the labelled samples;
-        ``attached``: its gradient goes on into the network. Returns the loss where it is wanted, else 0.
+        ``attached``: its gradient continues into the network. Returns the loss where it is wanted, else 0.
         """
         total = sum(len(positions) for _, positions in batches)
         b = self._buffer(total, True)

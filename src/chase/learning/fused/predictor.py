@@ -1,7 +1,7 @@
 """The loss-prediction module beside a fused network: prediction, ranking loss and SGD by hand.
 
 Takes the pooled blocks of the network and gives back their gradients, so the network's own backward
-pass goes on from them. The mathematics is that of ``chase.learning.loss_prediction``.
+pass continues from them. The mathematics is that of ``chase.learning.loss_prediction``.
 """
 
 from __future__ import annotations

@@ -72,7 +72,7 @@ function showCurrent(entry, note = null) {
   if (note) {
     const keep = make("button", { type: "button", textContent: "Keep it" });
     keep.addEventListener("click", keepIt);
-    $("revising").replaceChildren(`You said ${nameOf(note.label, note.reason)}. It stands until you choose another. `, keep);
+    $("revising").replaceChildren(`You said ${nameOf(note.label, note.reason)}. It is kept until you choose another. `, keep);
   }
   picker.mark(note ? note.label : null);
   desk.begin();
@@ -80,7 +80,7 @@ function showCurrent(entry, note = null) {
   $("sample-name").textContent = `sample ${entry.sample}`;
   drawAbout(entry);
   drawOpinions(entry.answers, nameOf);
-  drawThoughts($("before"), entry.thoughts, me.classes, undefined, "The model thinks");
+  drawThoughts($("before"), entry.thoughts, me.classes, undefined, "The model predicts");
   shownAt = performance.now();
   return stage.show(entry);
 }
@@ -217,7 +217,7 @@ function owner() {
 function makeOutbox() {
   return new Outbox(owner(), {
     delivered(result, body, left) {
-      for (const one of result.refused) notice(one.kind === "already answered" ? `Not taken: ${one.error}.` : one.error);
+      for (const one of result.refused) notice(one.kind === "already answered" ? `Not accepted: ${one.error}.` : one.error);
       const last = result.accepted.at(-1);
       if (last && left === 0 && body.answers.length === 1) {
         const answer = body.answers.find((one) => one.sample === last.sample);
@@ -366,7 +366,7 @@ function answerGrid(label, reason) {
   const words = nameOf(label, reason);
   const { taken, left, seconds: each } = grid.take(words, reason === "bad sample");
   if (!taken.length) {
-    notice(left ? "These pictures are not on the screen yet, or cannot be shown: they take no label." : "Select samples first, then choose their class.");
+    notice(left ? "These pictures are not on the screen yet, or cannot be shown: they cannot be labelled." : "Select samples first, then choose their class.");
     return;
   }
   if (left) notice(`${plural(left, "sample")} left out: not on the screen yet, or cannot be shown.`);

@@ -1,4 +1,4 @@
-// What the page says about a sample: why it was asked, what the model thought, what others said, how far we are.
+// What the page says about a sample: why it was asked, what the model predicted, what others said, how far we are.
 
 import { visible } from "./classes.js";
 import { $, make, plural } from "./ui.js";
@@ -18,7 +18,7 @@ export function drawAbout(entry) {
   $("about").replaceChildren(...columns.map(([name, value]) => make("div", {}, make("dt", { textContent: name }), make("dd", { textContent: value }))));
 }
 
-export function drawThoughts(place, thoughts, classes, label = undefined, heading = "The model thought") {
+export function drawThoughts(place, thoughts, classes, label = undefined, heading = "The model predicted") {
   place.replaceChildren();
   place.hidden = !thoughts?.length;
   if (!thoughts?.length) return;

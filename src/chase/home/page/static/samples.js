@@ -38,7 +38,7 @@ async function fetchSample(wanted, sample) {
     await picture.decode();
   } catch {
     URL.revokeObjectURL(url);
-    throw new Unreadable(`sample ${sample} is no picture that can be shown`);
+    throw new Unreadable(`sample ${sample} cannot be shown as a picture`);
   }
   const range = (response.headers.get("x-chase-range") ?? "").split(" ").map(Number);
   return {

@@ -1,4 +1,4 @@
-// One sample on the stage. An answer is taken only for a sample that is "armed": fetched, decoded and drawn on the
+// One sample on the stage. An answer is accepted only for a sample that is "armed": fetched, decoded and drawn on the
 // screen. A new sample clears the frame at once, so what is visible is always what would be labelled.
 
 import { load, Unreadable } from "./samples.js";
@@ -118,7 +118,7 @@ export class Stage {
 
   // Why no answer is taken now, in words; null if one is.
   refusal(entry) {
-    if (this.isBroken) return "This picture cannot be shown, so it takes no label. Record it as a bad sample.";
+    if (this.isBroken) return "This picture cannot be shown, so it cannot be labelled. Record it as a bad sample.";
     if (!this.ready(entry)) return "Wait for the sample: it is not on the screen yet.";
     if (this.options.readToEnd() && !this.reader.finished) return "Read the text to its end first.";
     return null;

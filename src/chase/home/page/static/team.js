@@ -170,7 +170,7 @@ export class Team {
     try {
       await call("/api/policy", body);
       this.options.saved(body);
-      notice("The policy is saved. It holds from the next question on.");
+      notice("The policy is saved. It applies from the next question on.");
       this.show();
     } catch (error) {
       this.options.failed(error);
