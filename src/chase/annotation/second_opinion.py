@@ -29,7 +29,6 @@ from numpy.typing import NDArray
 from chase.annotation.annotator import Votes
 
 Floats = NDArray[np.float64]
-Classes = NDArray[np.int64]
 
 AGREED, DIFFERED = 4.0, 1.0
 """What is thought of a person beforehand, in answers that agree with others' and in answers that do not."""

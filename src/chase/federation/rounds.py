@@ -2,7 +2,7 @@
 
     busy      A site that still owes an answer to an earlier round gets no new order.
     late      Its answer, when it comes, is used in that round if it is at most ``late_rounds`` old and the round
-              does not start anew, else dropped. A round waits for such an answer, until its own deadline.
+              does not start afresh, else dropped. A round waits for such an answer, until its own deadline.
     refused   An update that does not fit (names, shapes, finite numbers, sane weight, agreed metrics, the size that the
               site said it has) or that changes the model far more than the others is left out of the average; its site
               has answered.

@@ -71,10 +71,9 @@ def difference_figure(methods: Sequence[MethodRuns], named: str) -> Markup:
     if base is None or all(c is None for c in curves):
         return Markup()
     title = f"Accuracy minus that of {base.label}"
-    caption = (
-        f"Mean of the differences seed by seed. {says_spread(methods)} Where zero lies within the spread, noise may "
-        "explain a difference."
-    )
+    spread = says_spread(methods)
+    noise = f" {spread} Where zero lies within the spread, noise may explain a difference." if spread else ""
+    caption = f"Mean of the differences seed by seed.{noise}"
     return html_figure(charts.differences(title, "points", curves), title, caption)
 
 

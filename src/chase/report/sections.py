@@ -313,7 +313,7 @@ def _labels_by_class(methods: Sequence[MethodRuns], names: Sequence[str]) -> Mar
     if not any(row.any() for row in counts.values()):
         return Markup()
     title = "Labels by class"
-    caption = "What people answered, initial labels apart."
+    caption = "What people answered, without initial labels."
     if len(names) <= MANY_CLASSES:
         return html_figure(plots.dots(title, "class", "labels", names, counts), title, caption)
     at = np.arange(1.0, len(names) + 1)

@@ -42,7 +42,7 @@ function locked(name, options, work) {
 
 export class Outbox {
   // Sends one thing after the other. What cannot be sent stays, survives a reload and is tried again; every
-  // answer carries a key of its own, so one that arrived although its receipt was lost is not taken in twice.
+  // answer carries a key of its own, so one that arrived although its receipt was lost is not stored twice.
   // It is kept by home, annotator and tab: another home at the same address must not get these answers, and two tabs
   // must not write over each other's. What a closed tab left behind is taken over by the next one that is opened.
   constructor(owner, { delivered, refused, trouble }) {

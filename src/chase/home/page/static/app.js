@@ -573,7 +573,7 @@ async function begin() {
   picker.focus();
 }
 
-// A link pasted into a page that is open changes only what stands behind the #: begin anew with it.
+// A link pasted into a page that is open changes only what follows the #: start again with it.
 addEventListener("hashchange", () => {
   if (location.hash.startsWith("#token=")) location.reload();
 });
