@@ -4,14 +4,15 @@ from chase.studies.study import Arm, Scene, Study, StudyPart
 
 TEAM = {
     "learner": "closed-form",
-    "filters": 60,
+    "filters": 40,
+    "fit_passes": 2,
     "strategy": "balanced-margin",
     "annotator": "team",
     "clients": 5,
     "partition": "iid",
     "initial_labels": 0.014,
     "behaviour": "free",
-    "budget": 10,
+    "budget": 5,
     "eval_every": 3,
 }
 
@@ -24,7 +25,7 @@ def scene(name: str, **changes: float) -> Scene:
 STUDY = Study(
     "second-opinions",
     "every answer on a new sample, against an ActiveLab score that decides between a new sample and a second opinion, "
-    "with simulated teams of five people per client; digits, 450 answers",
+    "with simulated teams of five people per client; digits, 225 answers",
     (
         StudyPart(
             (
@@ -38,8 +39,7 @@ STUDY = Study(
             ),
             (
                 Arm("new samples only", {"second_opinions": 0}),
-                Arm("ActiveLab decides", {"second_opinions": 10}),
-                Arm("at most two of ten", {"second_opinions": 2}),
+                Arm("ActiveLab decides", {"second_opinions": 5}),
             ),
             against="new samples only",
         ),
