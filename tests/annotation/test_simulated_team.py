@@ -94,3 +94,14 @@ def test_skills_are_spread_evenly_and_tired_people_rest() -> None:
     right = [label == 0 for label in (a.label for a in made.answers(1))]
     assert all(right[::2]), "rested before every second answer"
     assert not all(right[1::2])
+
+
+def test_samples_that_are_gone_are_forgotten() -> None:
+    made = team(samples=10, delay=1)
+    made.ask(asked(2, 8))
+    made.answers(2)
+    made.ask(asked(3, 9, turn=2))
+    left = team(samples=5, delay=1)
+    left.recall(made.memory())
+    assert left.panel().votes[:, 0].tolist() == [2]
+    assert [a.sample for a in left.answers(3)] == [3]

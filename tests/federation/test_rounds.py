@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -7,9 +8,9 @@ import pytest
 from federation.transports import METRICS, Script, ThreeSites, prompt, update_for
 from support import small_settings
 
-from chase.core.errors import FederationError
+from chase.core.errors import FederationError, UpdateError
 from chase.core.messages import ClientUpdate, RoundOrder
-from chase.federation.checks import check_answer
+from chase.federation.checks import Outgrown, check_answer
 from chase.federation.rules import FederationDirectory, Member, MemberList, Rules, make_rules
 from chase.federation.transport import Hello, Reply, SiteMessage, Tally
 from chase.server.server import Server
@@ -229,6 +230,17 @@ def test_a_federation_is_read_back_as_it_was_written_and_made_once(tmp_path: Pat
 def test_a_sound_update_passes() -> None:
     order = RoundOrder("run", 1, 0, {"w": np.zeros(3, dtype=np.float32)})
     check_answer(update_for(order, 0, 1.0), order, Rules(), 100)
+
+
+def test_second_opinions_are_labels_that_no_sample_has_to_stand_for() -> None:
+    order = RoundOrder("run", 1, 0, {"w": np.zeros(3, dtype=np.float32)})
+    sound = update_for(order, 0, 1.0)
+    more = {**sound.metrics, "labels": 150.0, "second_opinions": 60.0, "second_opinions_waiting": 2.0}
+    check_answer(replace(sound, metrics=more), order, Rules(), 100)
+    with pytest.raises(Outgrown, match="110 labels given"):
+        check_answer(replace(sound, metrics={**more, "second_opinions": 40.0}), order, Rules(), 100)
+    with pytest.raises(UpdateError, match="more second opinions than labels"):
+        check_answer(replace(sound, metrics={**more, "second_opinions": 151.0}), order, Rules(), 100)
 
 
 def lost(letter: SiteMessage, turn: int) -> tuple[float, object]:

@@ -9,12 +9,13 @@ import pytest
 from site_room.sites import all_bytes, first_order, images, now, play, put, some, tiny_settings, tiny_site
 
 from chase.core.errors import AgreementError, DataError, LabelError, PoolError
+from chase.core.messages import RoundOrder
 from chase.home.inbox import Given
 from chase.site import change
 from chase.site.agreement import Agreement, agreement_of, differences
 from chase.site.place import Site, read_card
 from chase.site.status import status
-from chase.site.turn import take_turn, tally
+from chase.site.turn import agreed_metrics, take_turn, tally
 
 WRONG = {
     '{"shape": [8, 8]}': r"its shape is \[8, 8\], not channels, height, width",
@@ -236,3 +237,25 @@ def test_an_agreement_names_every_difference(tmp_path: Path) -> None:
     other = agreement_of(tiny_settings(), site.samples(), many)
     swapped = agreement_of(tiny_settings(), site.samples(), (many[1], many[0], *many[2:]))
     assert "the order differs" in differences(other, swapped)[0]
+
+
+def test_a_sites_people_are_asked_again_within_the_budget(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The lead's policy decides; the counts of second opinions go up with the other metrics."""
+    site, settings = tiny_site(tmp_path / "home", annotator="page"), tiny_settings()
+    anna, _ = (site.home.people.named(name).id for name in ("anna", "ben"))
+    site.home.policies.change({"second_opinions": 2})
+    weights = first_order(site, settings).weights
+    for round in (1, 2):
+        take_turn(site, settings, 0, RoundOrder("run", round, 0, weights))
+    asked = [q["sample"] for q in site.home.ledger.open_questions()]
+    for sample in asked:
+        site.home.inbox.answer(Given(sample, 0, anna))
+    doubts = np.array([[0.02, 0.98]])
+    monkeypatch.setattr("chase.client.second_opinions.plain", lambda context, ids: doubts.repeat(ids.size, axis=0))
+    order = RoundOrder("run", 3, 0, weights)
+    update = take_turn(site, settings, 0, order)
+    again = [q for q in site.home.ledger.open_questions() if q["strategy"] == "second opinion"]
+    assert len(again) == 2
+    assert len(site.home.ledger.open_questions()) == 3, "the budget"
+    assert agreed_metrics(update)["second_opinions_waiting"] == 2
+    assert update.metrics["labels"] == 3

@@ -95,12 +95,14 @@ class SimulatedTeam:
         }
 
     def recall(self, memory: Arrays) -> None:
-        """Be as when this was the memory; an empty one is the beginning."""
-        self._votes: list[Row] = [(s, p, c) for s, p, c in memory["votes"].tolist()] if memory else []
-        self._labels: dict[int, int] = dict(memory["labels"].tolist()) if memory else {}
-        self._waiting: dict[int, tuple[int, int]] = (
-            {sample: (turn, again) for sample, turn, again in memory["waiting"].tolist()} if memory else {}
-        )
+        """Be as when this was the memory; an empty one is the beginning. Samples that are gone are forgotten."""
+
+        def rows(name: str) -> list[list[int]]:
+            return [row for row in memory[name].tolist() if row[0] in self._truth] if memory else []
+
+        self._votes: list[Row] = [(sample, person, label) for sample, person, label in rows("votes")]
+        self._labels: dict[int, int] = {row[0]: row[1] for row in rows("labels")}
+        self._waiting: dict[int, tuple[int, int]] = {sample: (turn, again) for sample, turn, again in rows("waiting")}
         self._answered: list[int] = memory["answered"].tolist() if memory else [0] * len(self._people)
         self._given = int(memory["given"][0]) if memory else 0
 

@@ -59,6 +59,8 @@ def check_answer(
         check_fit_sums(update, who, samples, shapes)
     held = sum(update.metrics[f"pool_{name}"] for name in NAMES)
     labels = update.metrics["labels"] - update.metrics.get("second_opinions", 0.0)
+    if labels < 0:
+        raise UpdateError(f"{who}: more second opinions than labels")
     if max(held, labels) > samples:
         raise Outgrown(
             f"{who}: pools of {held:.0f} samples and {labels:.0f} labels given are more than the "
