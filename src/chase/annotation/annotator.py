@@ -91,6 +91,13 @@ class Panel:
     most: int | None = None
     """Second opinions per request that these people want at most; None = as the settings say."""
 
+    def by_sample(self) -> dict[int, list[tuple[int, int]]]:
+        """The votes of each sample, as (person, class)."""
+        found: dict[int, list[tuple[int, int]]] = {}
+        for sample, person, label in self.votes.tolist():
+            found.setdefault(sample, []).append((person, label))
+        return found
+
 
 @runtime_checkable
 class SeveralPeople(Protocol):

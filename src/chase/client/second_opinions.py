@@ -76,6 +76,26 @@ def share_request(
     labelled = may_be_asked_again(state, panel)
     if labelled.size == 0 or context.num_classes < 2:
         return Share(proposed, [])
+    rivals = competitors(context, state, order, costs, panel, proposed, labelled)
+    new, again = rivals.split(places, most_opinions(context, panel))
+    doubt = dict(zip(labelled.tolist(), (1 - rivals.again_scores).tolist(), strict=True))
+    questions = [
+        Question(s, order.round, state.turn, SECOND_OPINION, ev, round(doubt[s], 4), again=True)
+        for s, ev in zip(again.tolist(), state.ev_of(again).tolist(), strict=True)
+    ]
+    return Share(new, questions)
+
+
+def competitors(
+    context: ClientContext,
+    state: ClientState,
+    order: RoundOrder,
+    costs: Costs,
+    panel: Panel,
+    proposed: SampleIds,
+    labelled: SampleIds,
+) -> Rivals:
+    """Proposed and labelled samples with how far each can be trusted."""
     known = state.pools.labeled[is_in(state.pools.labeled, np.unique(panel.votes[:, 0]))]
     set_weights(context.net, received_model(order))
     of_new, of_known = plain(context, proposed), unbiased(context, state, order, known)
@@ -84,23 +104,9 @@ def share_request(
     labels = dict(zip(known.tolist(), state.labels_of(known).tolist(), strict=True))
     guesses = dict(zip(known.tolist(), of_known.argmax(axis=1).tolist(), strict=True))
     trust = find_trust(panel.votes[is_in(panel.votes[:, 0], known)], labels, guesses)
-    said: dict[int, list[tuple[int, int]]] = {}
-    for sample, person, label in panel.votes.tolist():
-        said.setdefault(sample, []).append((person, label))
-    rows = dict(zip(known.tolist(), of_known, strict=True))
-    scores = np.array([trust.of_labelled(rows[s], said[s], labels[s]) for s in labelled.tolist()])
-    new_scores = trust.of_new(of_new) if proposed.size else np.empty(0)
-    rivals = Rivals(proposed, new_scores, labelled, scores)
-    new, again = rivals.split(places, most_opinions(context, panel))
-    trusted = dict(zip(labelled.tolist(), scores.tolist(), strict=True))
-    evs = state.ev_of(again).tolist()
-    return Share(
-        new,
-        [
-            Question(s, order.round, state.turn, SECOND_OPINION, ev, round(1 - trusted[s], 4), again=True)
-            for s, ev in zip(again.tolist(), evs, strict=True)
-        ],
-    )
+    said, probs = panel.by_sample(), dict(zip(known.tolist(), of_known, strict=True))
+    scores = np.array([trust.of_labelled(probs[s], said[s], labels[s]) for s in labelled.tolist()])
+    return Rivals(proposed, trust.of_new(of_new) if proposed.size else np.empty(0), labelled, scores)
 
 
 def plain(context: ClientContext, ids: SampleIds) -> Floats:

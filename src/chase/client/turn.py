@@ -102,12 +102,7 @@ class Client:
         costs, state, classes = Costs(), self.state, self.context.num_classes
         with self._stage(order, "reading answers"):
             self._recall(state)
-            state = state.with_answers(self._annotator.answers(state.turn), classes)
-            overdue, patience = state.overdue(self.context.settings.patience), self.context.settings.patience
-            self._annotator.withdraw([*overdue.tolist(), *overdue_opinions(state, self._panel(), patience)])
-            state = replace(state, pools=state.pools.give_back(overdue))
-            panel = self._panel()
-            state = counted(state, panel)
+            state, panel = self._withdraw(state.with_answers(self._annotator.answers(state.turn), classes))
             order = own_model(self.context, state, order)
         with self._stage(order, "selection"):
             if self.context.settings.learner == "closed-form":
@@ -134,6 +129,14 @@ class Client:
         with self._stage(order, "saving"):
             self._store.commit(order.run, order.round, turn)
         return turn
+
+    def _withdraw(self, state: ClientState) -> tuple[ClientState, Panel | None]:
+        """The state without what has waited too long, and what several people said so far."""
+        patience = self.context.settings.patience
+        overdue = state.overdue(patience)
+        self._annotator.withdraw([*overdue.tolist(), *overdue_opinions(state, self._panel(), patience)])
+        panel = self._panel()
+        return counted(replace(state, pools=state.pools.give_back(overdue)), panel), panel
 
     def _panel(self) -> Panel | None:
         return self._annotator.panel() if isinstance(self._annotator, SeveralPeople) else None

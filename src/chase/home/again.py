@@ -107,10 +107,7 @@ def doubtful(home: Home) -> list[Doubt]:
     labels = {sample: int(lines[sample]["label"]) for sample in known}
     guesses = {sample: int(probs.argmax()) for sample, probs in known.items()}
     trust = find_trust(panel.votes[np.isin(panel.votes[:, 0], list(known))], labels, guesses)
-    said: dict[int, list[tuple[int, int]]] = {}
-    for sample, person, label in panel.votes.tolist():
-        said.setdefault(sample, []).append((person, label))
-    waiting = home.ledger.open_questions()
+    said, waiting = panel.by_sample(), home.ledger.open_questions()
     limit = _least_certain([json.loads(question["thoughts"]) for question in waiting], classes, trust)
     away = panel.closed | {question["sample"] for question in waiting}
     found = [
