@@ -63,7 +63,7 @@ SECOND = "second_opinions"
 
 def summary(methods: Sequence[MethodRuns], time: Clock = WALL) -> ReportTable:
     """The outcome of each method: one row per method, mean and range over its runs; costs are per round."""
-    columns = (
+    columns: tuple[str, ...] = (
         "method",
         "runs",
         "rounds",
