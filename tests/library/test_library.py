@@ -226,7 +226,9 @@ class Pairs(torch.utils.data.Dataset):
         return torch.full((1, 6, 6), row % 3 / 4), row % 3
 
 
-def test_data_from_arrays_torch_and_hugging_face(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_data_from_arrays_torch_and_hugging_face(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setenv("CHASE_CACHE", str(tmp_path / "cache"))
     images = np.arange(30 * 36, dtype=np.uint8).reshape(30, 6, 6)
     arrays = chase.make_data((images, np.arange(30) % 3), classes=("a", "b", "c"), owners=["x", "y"] * 15)
@@ -250,7 +252,11 @@ def test_data_from_arrays_torch_and_hugging_face(tmp_path: Path, monkeypatch: py
 
     features = Features({"text": Value("string"), "label": ClassLabel(names=["neg", "pos"])})
     hugging = Dataset.from_dict({"text": ["good", "bad"] * 10, "label": [1, 0] * 10}, features=features)
+    capfd.readouterr()
     made = chase.make_data(hugging, name="reviews")
+    assert "parquet" not in capfd.readouterr().err, "no progress bar of the other library"
+    assert repr(made).startswith("<DataSet 'reviews': text of 64, ")
+    assert len(repr(made)) < 120
     assert (made.train.kind, made.classes, made.name) == ("text", ("neg", "pos"), "reviews")
 
 

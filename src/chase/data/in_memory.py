@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -80,8 +82,23 @@ def _from_hugging_face(train: Part, test: Part | None, name: str, options: DataO
         where.mkdir()
         for part, file in ((train, "train.parquet"), (test, "test.parquet")):
             if part is not None:
-                part.to_parquet(str(where / file))
+                with _no_progress_bar():
+                    part.to_parquet(str(where / file))
         return load_own(where, options).data_set()
+
+
+@contextmanager
+def _no_progress_bar() -> Iterator[None]:
+    """Without the bars of the Hugging Face library, which stay as the caller has set them."""
+    bars = sys.modules.get("datasets.utils")
+    if bars is None or bars.are_progress_bars_disabled():
+        yield
+        return
+    bars.disable_progress_bars()
+    try:
+        yield
+    finally:
+        bars.enable_progress_bars()
 
 
 def _raw(part: Part, classes: Sequence[str], owners: Sequence[Any] | None, text_length: int, where: str) -> Raw:

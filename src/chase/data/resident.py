@@ -146,6 +146,15 @@ class DataSet:
     originals: str = ""
     """The folder that names or files of samples are relative to, where their originals are files."""
 
+    def __repr__(self) -> str:
+        """In a line, for a notebook: the samples themselves would fill the page."""
+        owners = f", {len(self.group_names)} owners" if self.group_names else ""
+        shape = "x".join(str(size) for size in self.train.inputs.shape[1:])
+        return (
+            f"<DataSet '{self.name}': {self.train.kind} of {shape}, {len(self.train)} training and {len(self.test)} "
+            f"test samples, {len(self.classes)} classes{owners}>"
+        )
+
     def tested_on(self, rows: SampleIds) -> DataSet:
         """The same with only these rows of the test part."""
         if rows.size == 0:
