@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 import threading
 import tomllib
+import traceback
 import warnings
 from dataclasses import dataclass, field
 from functools import partial
@@ -266,7 +268,7 @@ def test_data_from_arrays_torch_and_hugging_face(
         ((np.zeros((3, 4)), [0, 1]), "3 inputs come with 2 labels"),
         ((np.zeros((2, 4, 4)) - 1, [0, 1]), "images hold numbers from -1 to -1"),
         ((np.zeros((2, 5, 4, 4)), [0, 1]), "neither vectors"),
-        (3, "is a int: give"),
+        (3, "is of type int: give"),
         ((np.zeros((2, 4)), [0, 7]), "label 7 is outside the 2 classes"),
     ],
 )
@@ -296,8 +298,9 @@ def test_own_data_by_owner_runs_and_keeps_its_name(tmp_path: Path) -> None:
         ({"partition": lambda settings, data: [np.arange(3)]}, "made 1 parts for 2 clients"),
         ({"partition": lambda settings, data: [np.arange(3), np.array([10**6])]}, "something else than row numbers"),
         ({"strategy": object()}, "needs an attribute `needs`"),
-        ({"net": 3}, "is a int: give a torch.nn.Module"),
+        ({"net": 3}, "is of type int: give a torch.nn.Module"),
         ({"server": 3}, "not a function of start, mean, state, plan"),
+        ({"server": lambda start, mean: mean}, "is called with start, mean, state and plan, but too many positional"),
         ({"data": 3}, "not a DataSet"),
         ({"annotator": lambda desk: object(), "engine": "inprocess"}, "has no method ask"),
         ({"loss": lambda outputs, y: outputs, "engine": "inprocess"}, "must give one number"),
@@ -306,6 +309,19 @@ def test_own_data_by_owner_runs_and_keeps_its_name(tmp_path: Path) -> None:
 def test_an_object_that_does_not_fit_is_named(changes: dict, sentence: str, tmp_path: Path) -> None:
     with pytest.raises(chase.ChaseError, match=sentence):
         chase.run_experiment(SMALL, tmp_path / "run", **changes)
+
+
+def failing_loss(outputs: Tensor, labels: Tensor) -> Tensor:
+    raise KeyError("patient 7")
+
+
+@pytest.mark.parametrize("engine", ["inprocess", "workers"])
+def test_a_mistake_in_ones_own_code_keeps_its_traceback_and_says_where_it_happened(engine: str, tmp_path: Path) -> None:
+    with pytest.raises((KeyError, RuntimeError)) as caught:
+        chase.run_experiment(SMALL, tmp_path / "run", loss=failing_loss, engine=engine, workers=2)
+    told = "".join(traceback.format_exception(caught.value))
+    assert "in failing_loss" in told
+    assert re.search(r"in client \d, round 1, training", told)
 
 
 def test_settings_in_every_form(tmp_path: Path) -> None:

@@ -168,6 +168,9 @@ class Client:
             raise
         except (ChaseError, OSError) as error:
             raise ClientError(str(self.id), order.round, stage, error) from error
+        except Exception as error:  # of a class of the user's own: its traceback stays, with where it happened
+            error.add_note(f"in client {self.id}, round {order.round}, {stage}")
+            raise
 
 
 def refuse_divergence(update: ClientUpdate) -> None:

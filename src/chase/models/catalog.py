@@ -108,7 +108,7 @@ def _own_net(name: str) -> Callable[..., nn.Module]:
     if isinstance(found, nn.Module):
         return lambda *_: copy.deepcopy(found)
     if not callable(found):
-        raise SettingsError(f"net '{name}' is a {type(found).__name__}: give a torch.nn.Module or what makes one")
+        raise SettingsError(f"net '{name}' is of type {type(found).__name__}: give a torch.nn.Module or what makes one")
     made: Callable[..., nn.Module] = found
     return made
 

@@ -17,6 +17,7 @@ Batch-norm statistics and counters are no weights: they always take the mean.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
@@ -256,5 +257,11 @@ def find_server(name: str) -> ServerKind:
         return found
     if not callable(found):
         raise SettingsError(f"server '{name}' is a {type(found).__name__}, not a function of start, mean, state, plan")
+    try:
+        inspect.signature(found).bind("start", "mean", "state", "plan")
+    except TypeError as error:
+        raise SettingsError(f"server '{name}' is called with start, mean, state and plan, but {error}") from None
+    except ValueError:
+        pass  # a function that does not tell its arguments
     rule: ServerRule = found
     return ServerKind(rule, 1.0)
