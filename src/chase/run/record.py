@@ -131,7 +131,8 @@ class Record:
         with writing(path):
             if (path / "settings.toml").exists() and not never_began(path):
                 raise RunDirectoryError(
-                    f"{path} holds a run already: resume with `{resume_command(path, kind)}` or choose another directory"
+                    f"{path} holds a run already: resume with `{resume_command(path, kind)}` or choose "
+                    "another directory"
                 )
             new = not path.exists()
             path.mkdir(parents=True, exist_ok=True)
