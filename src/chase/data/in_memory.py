@@ -131,8 +131,8 @@ def _pair(part: Part, where: str) -> tuple[Any, Any]:
         if all(isinstance(item, tuple | list) and len(item) >= 2 for item in items):
             return [_numpy(item[0]) for item in items], [_numpy(item[1]) for item in items]
     raise DataError(
-        f"{where} is of type {type(part).__name__}: give (inputs, labels), a torch data set of (input, label) pairs, or "
-        "a Hugging Face Dataset"
+        f"{where} is of type {type(part).__name__}: give (inputs, labels), a torch data set of (input, label) pairs, "
+        "or a Hugging Face Dataset"
     )
 
 
