@@ -247,6 +247,9 @@ def test_data_from_arrays_torch_and_hugging_face(
     ready = vectors.train.ready(torch.arange(len(vectors.train)))
     assert abs(float(ready.mean())) < 0.2
 
+    missing = chase.make_data((np.ones((40, 5)), [0.0, 1.0, np.nan, -1] * 10))
+    assert (missing.classes, int((missing.train_labels < 0).sum())) == (("0", "1"), 20)
+
     texts = chase.make_data((["good film", "bad film"] * 10, ["yes", "no"] * 10))
     assert (texts.train.kind, texts.classes) == ("text", ("no", "yes"))
 
@@ -269,6 +272,7 @@ def test_data_from_arrays_torch_and_hugging_face(
         ((np.zeros((2, 4, 4)) - 1, [0, 1]), "images hold numbers from -1 to -1"),
         ((np.zeros((2, 5, 4, 4)), [0, 1]), "neither vectors"),
         (3, "is of type int: give"),
+        ((np.zeros((2, 4)), [0.5, 1.0]), "label 0.5 is not a whole number"),
         ((np.zeros((2, 4)), [0, 7]), "label 7 is outside the 2 classes"),
     ],
 )

@@ -194,7 +194,11 @@ def _label(label: Any, classes: Sequence[str], where: str) -> str | None:
         return None
     if isinstance(label, str):
         return label
+    if label != label:  # NaN, as pandas writes a missing cell
+        return None
     number = int(label)
+    if number != label:
+        raise DataError(f"{where}: label {label} is not a whole number: give class numbers or names (no regression)")
     if number < 0:
         return None
     if not classes:
