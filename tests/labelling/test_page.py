@@ -493,3 +493,15 @@ def test_only_the_lead_makes_links_and_ends_access(home: Home, where: str, anna:
         ("kim", "revoke", {"person": "ben", "ended": 1}),
     ]
     home.audit.verify()
+
+
+def test_a_file_name_does_not_give_the_class_away(home: Home, anna: Annotator) -> None:
+    """In a folder of classes the path names the class; files and exports keep it, the page does not show it."""
+    home.inbox.add_samples({5: "dog/scan 5.png", 6: "ward B/dog/scan 6.png", 7: "dog", 8: "hotdog/8.png"})
+    queue = {q["sample"]: q["name"] for q in anna.post("/api/next", json={"want": 10, "shown": 10}).json()["queue"]}
+    assert [queue[s] for s in (5, 6, 7, 8)] == ["scan 5.png", "ward B/scan 6.png", "dog", "hotdog/8.png"]
+    anna.answer({"sample": 5, "label": 0})
+    assert anna.get("/api/history").json()["answers"][0]["name"] == "scan 5.png"
+    undone = anna.post("/api/undo", json={}).json()["undone"][0]
+    assert undone["question"]["name"] == "scan 5.png"
+    assert home.inbox.sample_name(5) == "dog/scan 5.png"

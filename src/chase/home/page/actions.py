@@ -103,10 +103,20 @@ class Actions:
             queue = self._conflicts(person, want)
         else:
             queue = self._home.inbox.next_for(person.id, want, shown, alive=body.get("idle") is not True)
-        if self.reveal(person) != "before":
-            for question in queue:
-                question["thoughts"] = []
+        for question in queue:
+            self._hide(person, question)
         return {"queue": queue, "progress": self._home.ledger.progress(person.id)} | self._rules(person)
+
+    def _hide(self, person: Person, question: Json) -> None:
+        """Remove what could sway a person: the model's thought, and folders that are called like a class."""
+        if self.reveal(person) != "before":
+            question["thoughts"] = []
+        question["name"] = self._plain_name(question["name"])
+
+    def _plain_name(self, name: str) -> str:
+        """A file name without folders that are called like a class."""
+        *folders, file = name.split("/")
+        return "/".join([*(folder for folder in folders if folder not in self._home.card.classes), file])
 
     def _conflicts(self, person: Person, want: int) -> list[Json]:
         if not person.decides:
@@ -207,8 +217,8 @@ class Actions:
                         reason=one["reason"],
                     )
         for one in undone:
-            if self.reveal(person) != "before" and one["question"]:
-                one["question"]["thoughts"] = []
+            if one["question"]:
+                self._hide(person, one["question"])
         return {"undone": undone} | self.next(person, body)
 
     def history(self, person: Person, body: Json) -> Json:
@@ -226,6 +236,7 @@ class Actions:
         many = min(max(int(limit), 1), MOST_AT_ONCE)
         rows = self._home.ledger.history(person.id, int(before), many, words, ",".join(named))
         for row in rows:
+            row["name"] = self._plain_name(row["name"])
             row["thoughts"] = json.loads(row["thoughts"] or "[]") if self.reveal(person) != "never" else []
         return {"answers": rows}
 
