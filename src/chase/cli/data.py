@@ -15,6 +15,7 @@ from chase.data import hub, sources
 from chase.data.known import KNOWN
 from chase.data.oddities import oddities
 from chase.data.resident import DataSet
+from chase.data.texts import tokens_of
 
 NameArg = Annotated[str, typer.Argument(help="A name (see `chase data list`), hub:owner/set, or a path.")]
 DirOpt = Annotated[str, typer.Option("--data-dir", help="Directory of NAME/train.parquet files (else CHASE_DATA).")]
@@ -126,7 +127,7 @@ def show(found: dict[str, Any]) -> None:
     what = "x".join(str(n) for n in found["shape"])
     kind = {
         "image": f"images of {what} (channels x height x width)",
-        "text": f"texts of {what} tokens",
+        "text": f"texts of up to {what} {tokens_of(found['vocabulary'])}",
         "vectors": f"vectors of {what} numbers",
         "table": f"rows of {len(found['columns'])} columns ({', '.join(found['columns'])})",
     }[found["kind"]]

@@ -22,6 +22,7 @@ from chase.client.build import check_device
 from chase.core.errors import ChaseError, FederationError
 from chase.core.text import split_list
 from chase.data.options import DataOptions
+from chase.data.texts import Tokens
 from chase.federation.ops.processes import running, take_down
 from chase.site import change, samples
 from chase.site.agreement import Agreement, agreement_of
@@ -71,6 +72,10 @@ def init(
     image_size: Annotated[int, typer.Option(help="Without an agreement: height and width of images.", min=0)] = 0,
     channels: Annotated[int, typer.Option(help="Without an agreement: 1 grey, 3 colour.", min=0, max=3)] = 0,
     text_column: Annotated[str, typer.Option(help="Column of texts.")] = "",
+    tokens: Annotated[
+        Tokens, typer.Option(help="Without an agreement: what is kept of texts; bytes for learner = closed-form.")
+    ] = "words",
+    text_length: Annotated[int, typer.Option(help="Without an agreement: words kept of a text.", min=1, max=4096)] = 64,
     image_column: Annotated[str, typer.Option(help="Column of images.")] = "",
     label_column: Annotated[str, typer.Option(help="Column of labels; cells may be empty.")] = "",
     hold_out: Annotated[
@@ -90,6 +95,8 @@ def init(
         raise ChaseError(f"--annotator is page or simulated, not '{annotator}'")
     options = DataOptions(
         text_column=text_column,
+        tokens=tokens,
+        text_length=text_length,
         image_column=image_column,
         label_column=label_column,
         classes=split_list(classes),

@@ -19,7 +19,7 @@ from chase.data.resident import Kind
 
 MAPS: dict[str, tuple[str, Callable[..., FeatureMap]]] = {
     "patches": ("images: responses of learnt patch filters", Patches),
-    "hashed-text": ("texts: hashed n-grams", HashedText),
+    "hashed-text": ("texts: directions of hashed words and parts of words", HashedText),
     "table": ("table rows: columns and random Fourier features", TableFeatures),
     "given": ("your own vectors, such as embeddings", GivenFeatures),
     "net": ("what the last layer of the network in init_weights sees", NetFeatures),
@@ -28,7 +28,14 @@ BY_KIND: dict[Kind, str] = {"image": "patches", "text": "hashed-text", "table": 
 
 
 def make_map(
-    name: str, spec: InputSpec, *, seed: int = 0, filters: int = 200, passes: int = 6, net: nn.Module | None = None
+    name: str,
+    spec: InputSpec,
+    *,
+    seed: int = 0,
+    filters: int = 200,
+    passes: int = 6,
+    text_features: int = 768,
+    net: nn.Module | None = None,
 ) -> FeatureMap:
     """The feature map of a name ("auto": by the kind of data)."""
     name = BY_KIND[spec.kind] if name == "auto" else name
@@ -44,6 +51,8 @@ def make_map(
         options = {"net": net}
     elif name == "patches":
         options = {"filters": filters, "passes": passes, "seed": seed}
+    elif name == "hashed-text":
+        options = {"wide": text_features, "seed": seed}
     elif name != "given":
         options = {"seed": seed}
     return MAPS[name][1](spec, **options)

@@ -11,7 +11,7 @@ of clients, nor the number of processes changes a single bit, and a sample can b
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -90,7 +90,7 @@ class FeatureMap(Protocol):
 
     @property
     def shapes(self) -> dict[str, tuple[int, ...]]:
-        """The parameters after the last step, all float32, by name."""
+        """The parameters after the last step, by name; float32, those in ``byte_params`` int8."""
         ...
 
     def sums(self, step: int, params: Arrays, samples: Samples, rows: Tensor) -> dict[str, Array]:
@@ -113,6 +113,11 @@ class FeatureMap(Protocol):
 def least_ridge(feature_map: FeatureMap) -> float:
     """The lower bound that a feature map sets by an attribute ``least_ridge``; the usual one without it."""
     return float(getattr(feature_map, "least_ridge", LEAST_RIDGE))
+
+
+def byte_params(feature_map: FeatureMap) -> tuple[str, ...]:
+    """Parameters that a feature map keeps as int8, by an attribute ``byte_params``; all others are float32."""
+    return tuple(getattr(feature_map, "byte_params", ()))
 
 
 def encode(values: NDArray[np.floating[Any]], grid: float = GRID, limit: int = LIMIT) -> Codes:
@@ -143,19 +148,22 @@ def fit(feature_map: FeatureMap, parts: list[tuple[Samples, Tensor]], start: Arr
     return params
 
 
-def add(parts: list[dict[str, Array]]) -> dict[str, Array]:
-    """Named sums added up in the order given."""
-    if not parts:
-        raise DataError("no client sent sums, so features cannot be fitted: check that somebody takes part")
-    total = {name: array.astype(np.float64) for name, array in parts[0].items()}
-    for part in parts[1:]:
+def add(parts: Sequence[Arrays]) -> dict[str, Array]:
+    """Named sums added up in the order given; a part need not have all of them."""
+    total: dict[str, Array] = {}
+    for part in parts:
         for name, array in part.items():
+            if name not in total:
+                total[name] = array.astype(np.float64)
+                continue
             if array.shape != total[name].shape:
                 raise DataError(
                     f"sums '{name}' have shape {list(array.shape)} at one site and {list(total[name].shape)} at "
                     "another: all sites must have samples of the same shape"
                 )
             total[name] += array
+    if not total:
+        raise DataError("no client sent sums, so features cannot be fitted: check that somebody takes part")
     return total
 
 

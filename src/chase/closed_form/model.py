@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from chase.closed_form.catalog import make_map
 from chase.closed_form.feature_cache import FeatureCache
-from chase.closed_form.feature_map import GRID, LIMIT, Codes, FeatureMap, InputSpec, decode
+from chase.closed_form.feature_map import GRID, LIMIT, Codes, FeatureMap, InputSpec, byte_params, decode
 from chase.core.weights import Array, digest
 from chase.data.resident import Samples
 from chase.models.catalog import NetSpec, build
@@ -36,10 +36,16 @@ class FeatureSpec:
     inputs: InputSpec
     filters: int = 200
     passes: int = 6
+    text_features: int = 768
     seed: int = 0
     net: str = ""
     """The network whose features are used, for ``features = "net"``."""
     init: Init = "xavier"
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """What ``make_map`` takes beside the name and the inputs."""
+        return {name: getattr(self, name) for name in ("filters", "passes", "text_features", "seed")}
 
     def to_text(self) -> str:
         """As JSON."""
@@ -60,7 +66,8 @@ class ClosedFormNet(Net):
         self.feature_map = feature_map
         self.params: list[str] = sorted(feature_map.shapes)
         for name, shape in feature_map.shapes.items():
-            start = torch.ones(shape) if name == "std" else torch.zeros(shape)
+            kind = torch.int8 if name in byte_params(feature_map) else torch.float32
+            start = torch.ones(shape) if name == "std" else torch.zeros(shape, dtype=kind)
             self.register_buffer(f"feature_{name}", start)
         self.inner = inner
         self.head = nn.Linear(feature_map.width, classes)
@@ -104,5 +111,4 @@ def build_model(spec: NetSpec, seed: int) -> nn.Module:
     inner = None
     if about.features == "net":
         inner = build(NetSpec(about.net, spec.shape, spec.classes, 0.0, spec.vocabulary, about.init), seed)
-    options: dict[str, Any] = {"filters": about.filters, "passes": about.passes, "seed": about.seed, "net": inner}
-    return ClosedFormNet(make_map(about.features, about.inputs, **options), spec.classes, inner)
+    return ClosedFormNet(make_map(about.features, about.inputs, net=inner, **about.options), spec.classes, inner)

@@ -17,7 +17,7 @@ from chase.data.assemble import Raw, assemble
 from chase.data.decoded import Inputs
 from chase.data.options import DataOptions
 from chase.data.resident import DataSet, Kind
-from chase.data.texts import tokenize
+from chase.data.texts import Tokens, kept_of_a_text, tokenize
 from chase.data.user_data import load_own
 
 Part = Any
@@ -37,12 +37,14 @@ def make_data(
     label_column: str = "",
     site_column: str = "",
     text_length: int = 64,
+    tokens: Tokens = "words",
 ) -> DataSet:
     """A data set that ``run_experiment`` takes; without ``test``, ``test_share`` of the labelled samples are held out.
 
     Inputs: images (n, h, w), (n, h, w, c) or (n, c, h, w), as bytes or as numbers from 0 to 1; vectors
     (n, width); or a list of texts. Labels: class numbers or names; None, "" or -1 where nobody knows.
-    ``owners`` (one per training sample) are for partition = natural.
+    ``owners`` (one per training sample) are for partition = natural. ``tokens``: words for networks, bytes for
+    texts and the closed-form learner.
     """
     if _is_hugging_face(train):
         options = DataOptions(
@@ -53,10 +55,11 @@ def make_data(
             site_column=site_column,
             classes=tuple(classes),
             text_length=text_length,
+            tokens=tokens,
         )
         return _from_hugging_face(train, test, name, options)
-    first = _raw(train, classes, owners, text_length, f"{name}, training part")
-    second = None if test is None else _raw(test, classes, None, text_length, f"{name}, test part")
+    first = _raw(train, classes, owners, (tokens, text_length), f"{name}, training part")
+    second = None if test is None else _raw(test, classes, None, (tokens, text_length), f"{name}, test part")
     mean = std = None
     if first.kind == "vectors":
         mean, std = _moments(first.inputs)
@@ -101,7 +104,7 @@ def _no_progress_bar() -> Iterator[None]:
         bars.enable_progress_bars()
 
 
-def _raw(part: Part, classes: Sequence[str], owners: Sequence[Any] | None, text_length: int, where: str) -> Raw:
+def _raw(part: Part, classes: Sequence[str], owners: Sequence[Any] | None, kept: tuple[Tokens, int], where: str) -> Raw:
     """Inputs and labels as the assembling of data sets takes them."""
     inputs, labels = _pair(part, where)
     if len(inputs) != len(labels):
@@ -114,8 +117,8 @@ def _raw(part: Part, classes: Sequence[str], owners: Sequence[Any] | None, text_
     who = None if owners is None else [str(owner) for owner in owners]
     if isinstance(inputs[0], str):
         texts = [str(text) for text in inputs]
-        tokens, vocabulary, cut = tokenize(texts, "words", text_length)
-        problems = (f"{cut} texts are longer than text_length = {text_length} and are cut",) if cut else ()
+        tokens, vocabulary, cut = tokenize(texts, *kept)
+        problems = (f"{cut} texts are longer than {kept_of_a_text(*kept)} and are cut",) if cut else ()
         return Raw("text", tokens, said, owners=who, problems=problems, vocabulary=vocabulary, texts=texts)
     kind, array = _as_inputs(_stack(inputs, where), where)
     return Raw(kind, array, said, owners=who)

@@ -7,6 +7,8 @@ import json
 from dataclasses import dataclass
 from typing import Literal
 
+from chase.data.texts import Tokens
+
 Normalisation = Literal["statistics", "authors", "half"]
 """Mean and deviation of the training set; those in the code of the paper's authors; 0.5 and 0.5."""
 
@@ -47,9 +49,9 @@ class DataOptions:
     audio_seconds: float = 0.0
     """Length of recordings; longer ones are cut, shorter ones end in silence. 0 = as the longest, at most 10."""
     bad_images: Literal["fail", "skip"] = "fail"
-    tokens: Literal["words", "characters"] = "words"
+    tokens: Tokens = "words"
     text_length: int = 64
-    """Tokens kept of a text."""
+    """Words or characters kept of a text; of bytes 8 times as many."""
 
     def key(self) -> str:
         """The options that decide what is decoded, as text for the cache key."""

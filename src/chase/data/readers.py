@@ -15,7 +15,7 @@ from chase.data.options import DataOptions
 from chase.data.resident import Column
 from chase.data.table_cells import ids_as_text, image_cells, labels_as_text, owners_as_text, refuse_other_tasks
 from chase.data.tabular_files import TABLE_SUFFIXES, Table, read_tables
-from chase.data.texts import tokenize
+from chase.data.texts import kept_of_a_text, tokenize
 
 
 @dataclass(frozen=True)
@@ -96,8 +96,8 @@ def read_texts(table: Table, options: DataOptions) -> Raw:
     tokens, vocabulary, cut = tokenize(texts, options.tokens, options.text_length)
     if cut:
         problems.append(
-            f"{cut} of {len(texts)} texts ({cut / len(texts):.0%}) are longer than {options.text_length} "
-            f"{options.tokens} and were cut there: set text_length"
+            f"{cut} of {len(texts)} texts ({cut / len(texts):.0%}) are longer than "
+            f"{kept_of_a_text(options.tokens, options.text_length)} and were cut there: set text_length"
         )
     return Raw(
         "text",

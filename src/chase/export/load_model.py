@@ -107,9 +107,15 @@ def read_image(path: str | Path, shape: Sequence[int], scale: Sequence[float] = 
 def read_text(text: str, about: dict[str, Any]) -> tuple[Tensor, str]:
     """A text as the model takes it, tokens (length,), and what was left out.
 
-    Of characters the last ones count, blanks in front; of words the first ones, each hashed to a token, 0 behind.
+    Of characters the last ones count, blanks in front; of words the first ones, each hashed to a token, 0 behind; of
+    bytes the first ones of the lower-case text with single blanks, 0 behind.
     """
     (length,), letters = about["shape"], about["letters"]
+    if about["net"]["vocabulary"] == 256:
+        full = " ".join(text.replace("\0", " ").lower().split()).encode("utf-8", "replace")
+        kept = full[:length].decode("utf-8", "ignore").encode()
+        left_out = f"only the first {length} bytes" if len(full) > length else ""
+        return torch.tensor([*kept, *[0] * (length - len(kept))]), left_out
     if letters:
         blank = letters.index(" ")
         known = [letters.find(c if c.isascii() else "?") for c in text[-length:]]

@@ -18,7 +18,7 @@ from chase.data.audio import HOP, RATE, to_length
 from chase.data.options import DataOptions
 from chase.data.pictures import RAW, PictureError, read_header, read_picture, rescale, reshape
 from chase.data.tabular_files import TABLE_SUFFIXES, Table, read_table
-from chase.data.texts import tokenize
+from chase.data.texts import tokenize, tokens_of, words_of
 from chase.export.load_model import read_file
 from chase.export.trained import Trained
 from chase.settings import from_mapping
@@ -152,8 +152,8 @@ def _inputs(trained: Trained, table: Table, options: DataOptions) -> Sequence[ND
     shape = trained.card.net.shape
     if trained.card.kind == "text":
         texts = ["" if cell is None else str(cell) for cell in table.cells(options.text_column, "text")]
-        how = "characters" if trained.card.letters else "words"
-        return list(tokenize(texts, how, shape[0])[0])
+        vocabulary = trained.card.net.vocabulary
+        return list(tokenize(texts, tokens_of(vocabulary), words_of(vocabulary, shape))[0])
     if trained.card.kind == "vectors":
         found = columns.read_vectors(table, options.columns[0])
         if found.shape[1:] != shape:

@@ -10,7 +10,7 @@ import numpy as np
 from chase.client.contribute import FIT, PREPARE, RECEIVED, SUM, sum_shapes
 from chase.client.solved_head import HEAD_SUM, SOLVED
 from chase.closed_form.calibration import SHARPNESS, TEMPERATURES
-from chase.closed_form.feature_map import add, least_ridge
+from chase.closed_form.feature_map import add, byte_params, least_ridge
 from chase.closed_form.leave_one_out import LOO, LOSSES, sharpness, system
 from chase.closed_form.model import ClosedFormNet, build_model
 from chase.closed_form.sums import Sums
@@ -82,7 +82,8 @@ class ClosedFormServer(Server):
             return
         ordered = sorted(updates, key=lambda update: update.client)
         if ordered[0].round < 1:
-            self._fit_step(ordered[0].round, ordered)
+            parts = [_named(update.extras) for update in ordered]
+            self._fit_step(ordered[0].round, parts if mean is None else [_named(mean[1]), *parts])
             return
         if mean is not None and MERGED in mean[1]:
             self._add(_named(mean[1]), mean[1][MERGED].tolist(), ordered[0].round)
@@ -122,11 +123,12 @@ class ClosedFormServer(Server):
                 self._received = np.concatenate([self._received, more])
             self._received[client] = round
 
-    def _fit_step(self, round: int, updates: Sequence[ClientUpdate]) -> None:
+    def _fit_step(self, round: int, parts: Sequence[Arrays]) -> None:
         step = round + self._map.steps - 1
-        self._fit = self._map.solve(step, self._fit, add([_named(update.extras) for update in updates]))
+        self._fit = self._map.solve(step, self._fit, add(parts))
         if step == self._map.steps - 1:
-            fitted = {f"feature_{name}": array.astype(np.float32) for name, array in self._fit.items()}
+            kept = byte_params(self._map)
+            fitted = {f"feature_{n}": a.astype(np.int8 if n in kept else np.float32) for n, a in self._fit.items()}
             check_fits(fitted, {name: self.weights[name] for name in fitted}, "the fitted features")
             self.weights = {**self.weights, **fitted}
             self._fit = {}

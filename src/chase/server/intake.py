@@ -79,8 +79,8 @@ class Intake:
         self._answers(update)
         order = self._orders[update.client]
         check_answer_fits(update, order)
-        if self._merges and order.round >= 1:
-            update = self._merge(update)
+        if self._merges:
+            update = self._merge(update) if order.round >= 1 else self._merge_whole(update)
         if not self._adds_up:
             self._updates[update.client] = update
             return
@@ -101,12 +101,21 @@ class Intake:
         change = sums_only(update.extras)
         if not change or (change[f"{SUM}counts"] < 0).any():
             return update
+        self._merged_clients.append(update.client)
+        return self._without(update, change)
+
+    def _merge_whole(self, update: ClientUpdate) -> ClientUpdate:
+        """Of what features are fitted from, add the arrays of whole numbers: only their sums are exact in any order."""
+        change = sums_only(update.extras)
+        return self._without(update, {name: a for name, a in change.items() if (a == np.rint(a)).all()})
+
+    def _without(self, update: ClientUpdate, change: Arrays) -> ClientUpdate:
+        """Add arrays to those of the others; what is left of the update."""
         for name, array in change.items():
             if name in self._merged:
                 self._merged[name] += array
             else:
                 self._merged[name] = np.array(array)
-        self._merged_clients.append(update.client)
         return replace(update, extras={name: a for name, a in update.extras.items() if name not in change})
 
     def take_block(self, block: int, part: BlockSum | None, said: Sequence[ClientUpdate]) -> None:

@@ -62,8 +62,14 @@ class DataSettings(SettingsGroup):
         0.0, ge=0, le=600, description="own WAV recordings: length in seconds (0 = that of the longest, at most 10)"
     )
     bad_images: Literal["fail", "skip"] = Field("fail", description="what to do with unreadable images")
-    tokens: Literal["words", "characters"] = Field("words", description="own texts: what a token is")
-    text_length: int = Field(64, ge=1, le=4096, description="own texts: tokens kept of a text")
+    tokens: Literal["auto", "words", "characters", "bytes"] = Field(
+        "auto",
+        description="own texts: what is kept of them: words (hashed), characters, bytes (the text itself, for words "
+        "and parts of words as features); auto = bytes for the closed-form learner, words for networks",
+    )
+    text_length: int = Field(
+        64, ge=1, le=4096, description="own texts: words or characters kept of a text; of bytes 8 times as many"
+    )
 
 
 class ClientSettings(SettingsGroup):
@@ -104,6 +110,9 @@ class ModelSettings(SettingsGroup):
     )
     filters: int = Field(200, ge=8, le=1000, description="closed-form: patch filters of images")
     fit_passes: int = Field(6, ge=0, le=50, description="closed-form: passes of k-means over the clients' patches")
+    text_features: int = Field(
+        768, ge=16, le=4096, description="closed-form: features of a text; the system to solve has this size"
+    )
     feature_seed: int = Field(
         0, ge=0, le=2**62, description="closed-form: seed of the features, the same for every `seed`"
     )

@@ -13,6 +13,7 @@ from chase.core import plugins
 from chase.core.errors import SettingsError, unknown
 from chase.core.text import split_list
 from chase.data.options import DataOptions
+from chase.data.texts import Tokens
 from chase.server.aggregation import find_server
 from chase.settings.choices import FEATURES, LOGGERS, NAMED, RECOMMENDATION, RECOMMENDED
 from chase.settings.groups import (
@@ -106,6 +107,8 @@ class Settings(  # the last group first: pydantic collects the fields of the las
         return {"align": "none", "loss": "cross-entropy", "model": "global"}
 
     def _check_together(self) -> None:
+        if self.tokens == "bytes" and self.learner != "closed-form":
+            raise SettingsError("tokens = 'bytes' is for learner = 'closed-form'; networks take words or characters")
         if self.engine == "ray" and (self.annotator == "page" or self.device != "cpu"):
             what = "annotator = 'page'" if self.annotator == "page" else f"device = '{self.device}'"
             raise SettingsError(
@@ -202,9 +205,17 @@ class Settings(  # the last group first: pydantic collects the fields of the las
             scale=_range("pixel_range", self.pixel_range),
             audio_seconds=self.audio_seconds,
             bad_images=self.bad_images,
-            tokens=self.tokens,
+            tokens=self.kept_tokens,
             text_length=self.text_length,
         )
+
+    @property
+    def kept_tokens(self) -> Tokens:
+        """What is kept of own texts."""
+        if self.tokens != "auto":
+            return self.tokens
+        hashes = self.learner == "closed-form" and self.features in ("auto", "hashed-text")
+        return "bytes" if hashes or self.strategy == RECOMMENDED else "words"
 
     @property
     def aligns(self) -> bool:

@@ -143,7 +143,7 @@ def agreement_of(settings: Settings, samples: Samples, classes: tuple[str, ...])
 def _probed(features: str) -> str:
     """Fit the feature map on some drawn samples and transform them: what software and machine make of it."""
     about = FeatureSpec.from_text(features)
-    feature_map = make_map(about.features, about.inputs, seed=about.seed, filters=about.filters, passes=about.passes)
+    feature_map = make_map(about.features, about.inputs, **about.options)
     probe = drawn_samples(about.inputs)
     rows = torch.arange(len(probe))
     codes = transform(feature_map, fit(feature_map, [(probe, rows)]), probe, rows)

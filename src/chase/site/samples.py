@@ -20,6 +20,7 @@ from chase.data.decoded import DataPart
 from chase.data.options import DataOptions
 from chase.data.readers import PartFiles, is_table, read_part
 from chase.data.resident import Column, Samples
+from chase.data.texts import tokens_of, words_of
 from chase.data.user_data import as_read
 from chase.home.originals import ORIGINALS
 from chase.site.agreement import Agreement
@@ -72,7 +73,8 @@ def options_for(agreement: Agreement | None, options: DataOptions) -> DataOption
         return options
     options = replace(options, classes=agreement.classes)
     if agreement.kind == "text":
-        return replace(options, text_length=agreement.shape[0])
+        kept = tokens_of(agreement.vocabulary)
+        return replace(options, tokens=kept, text_length=words_of(agreement.vocabulary, agreement.shape))
     if agreement.kind != "image":
         return replace(options, columns=tuple(column.name for column in agreement.table) or options.columns)
     channels, height, width = agreement.shape  # as many as ``Agreement`` lets through
