@@ -260,9 +260,9 @@ def test_a_run_ends_at_its_target_accuracy(digits: DataSet, tmp_path: Path) -> N
     free = [line["test_accuracy"] for line in run(tmp_path / "free", digits, strategy="random", rounds=6)]
     target = max(free[:4])
     reached = free.index(target) + 1
-    lines = run(tmp_path / "run", digits, strategy="random", rounds=6, target_accuracy=target)
+    lines = run(tmp_path / "run", digits, strategy="random", rounds=6, target=target)
     assert len(lines) == reached < 6
-    assert stop_reason(small_settings(target_accuracy=target), lines).startswith("target accuracy")
+    assert stop_reason(small_settings(target=target), lines).startswith("target accuracy")
     assert len(Experiment.resume(tmp_path / "run").run()) == reached
 
 

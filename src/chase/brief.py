@@ -1,8 +1,10 @@
-"""The answers that must come at once: ``chase --version`` and ``chase --help``, without loading what runs need."""
+"""The answers that must come at once: ``--version`` and ``--help`` of every command, without loading what runs need."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
+from pathlib import Path
 
 from chase import __version__
 
@@ -26,12 +28,19 @@ COMMANDS = {
 """Every command with a line about it; a test compares the names with those that there are."""
 
 
+HELP = Path(__file__).with_name("help.json")
+"""What ``chase COMMAND --help`` says, by command; written by ``python -m chase.cli.help_texts``."""
+
+
 def answer(arguments: Sequence[str]) -> str | None:
     """What to print for these arguments, None if they ask for more than that."""
     if list(arguments) == ["--version"]:
         return f"chase {__version__}"
-    if list(arguments) != ["--help"]:
+    if not arguments or arguments[-1] != "--help":
         return None
+    if len(arguments) > 1:
+        found: str | None = json.loads(HELP.read_text(encoding="utf-8")).get(" ".join(arguments[:-1]))
+        return found
     width = max(len(name) for name in COMMANDS) + 2
     commands = "\n".join(f"  {name:{width}}{about}" for name, about in COMMANDS.items())
     return (

@@ -12,8 +12,9 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from chase.brief import COMMANDS
+from chase.brief import COMMANDS, HELP
 from chase.cli.coverage import coverage_table
+from chase.cli.help_texts import help_texts
 from chase.data.coverage import coverage
 from chase.data.resident import DataSet
 from chase.simulation.recommended import own_values
@@ -92,6 +93,34 @@ def test_help_and_version_come_at_once_and_help_names_every_command():
         assert "chase" in run.stdout
         assert "torch" not in run.stderr
         assert os.times().children_user - before < 0.5
+
+
+def test_the_kept_help_is_that_of_the_commands(chase):
+    from chase.cli.main import app
+
+    assert help_texts(app) == json.loads(HELP.read_text()), "run: python -m chase.cli.help_texts"
+    assert chase("site", "init", "--help").out.split() == help_texts(app)["site init"].split()
+
+
+HELP_OF_ALL = """
+import contextlib, io, json, sys
+from chase import __main__ as command
+from chase.brief import HELP
+for name in json.loads(HELP.read_text()):
+    sys.argv = ["chase", *name.split(), "--help"]
+    with contextlib.redirect_stdout(io.StringIO()) as said:
+        command.main()
+    assert f"Usage: chase {name} " in said.getvalue(), name
+    slow = {"torch", "numpy", "pydantic", "typer"} & set(sys.modules)
+    assert not slow, (name, slow)
+"""
+
+
+def test_help_of_every_command_loads_nothing_that_runs_need():
+    before = os.times().children_user
+    run = subprocess.run([sys.executable, "-c", HELP_OF_ALL], capture_output=True, text=True)
+    assert run.returncode == 0, run.stderr
+    assert os.times().children_user - before < 0.5  # for all of them
 
 
 def test_one_setting_is_explained(chase):

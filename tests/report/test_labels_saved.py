@@ -5,12 +5,19 @@ from __future__ import annotations
 import json
 
 import numpy as np
+import pytest
+import torch
 
-from chase.report import plots, tables
+from chase.core.errors import SettingsError
+from chase.report import method_tables, plots, tables
 from chase.report.html import render
 from chase.report.labels_saved import labels_saved, saved_sentences, saved_table
 from chase.report.runs import accuracy, by_method, find_runs, metric
 from chase.report.table_files import comparison_tables
+from chase.run.metrics import main_value, stop_reason
+from chase.run.scoring import TestSet
+from chase.server.evaluation import mean_auc, mean_scores
+from chase.settings import from_mapping, parse_changes
 
 
 def compared(make_run, tmp_path, arms):
@@ -69,6 +76,44 @@ def test_labels_are_counted_by_the_main_metric(make_run, tmp_path) -> None:
     page = render(find_runs([tmp_path]))
     assert "Balanced accuracy over labels" in page
     assert "test balanced accuracy" in page
+
+
+def test_results_differences_and_targets_are_those_of_the_main_metric(make_run, tmp_path) -> None:
+    for name, accuracies in (("margin", [0.4, 0.8]), ("random", [0.4, 0.6])):
+        make_run(name, accuracies, strategy=name, main_metric="balanced-accuracy")
+    methods = by_method(find_runs([tmp_path]))
+    found = method_tables.results(methods)
+    assert found.columns[2] == "balanced accuracy after round 2, %"
+    assert found.texts[0][2] == "60.0"  # 3/4 of 80 %
+    assert found.texts[0][list(found.columns).index("balanced accuracy minus random's, points")] == "+15.00"
+    assert method_tables.targets(methods) == [45.0, 60.0]
+    assert method_tables.to_reach(methods, [60.0]).texts[0][2] == "1 of 1"
+    assert method_tables.cost(methods).texts[0][1] == "60.0"
+    assert "60.0 % against 45.0 %" in method_tables.findings(methods)[0]
+    assert "Balanced accuracy minus that of random" in render(find_runs([tmp_path]))
+
+
+def test_the_area_under_the_roc_curve_can_be_the_main_metric() -> None:
+    """Two classes, four samples: three of the four pairs of a sample of each are in order, so 3/4 for both classes."""
+    outputs = torch.tensor([[3.0, 0.0], [1.0, 0.0], [2.0, 0.0], [0.0, 1.0]])
+    labels = np.array([0, 0, 1, 1])
+    assert mean_auc(outputs, labels) == 0.75
+    assert mean_auc(outputs, np.array([1, 1, 1, 1])) is None
+    found = TestSet(lambda weights: outputs, labels, 2, areas=True).scores({})
+    assert main_value(found, "auc") == 0.75
+    assert "auc" not in TestSet(lambda weights: outputs, labels, 2).scores({})
+    assert main_value({"test_accuracy": 0.5}, "auc") is None  # sites that are scored elsewhere tell accuracy alone
+    assert mean_scores([found, found | {"auc": 0.25}])["auc"] == 0.5
+    ended = stop_reason(from_mapping({"main_metric": "auc", "target": 0.7}), [found | {"labels": 1, "round": 1}])
+    assert ended == "target AUC 70.0% reached"
+
+
+def test_the_target_is_still_read_under_its_earlier_name() -> None:
+    assert from_mapping({"target_accuracy": 0.5}).target == 0.5
+    assert from_mapping({"run": {"target_accuracy": 0.5}}).target == 0.5
+    assert parse_changes(["target_accuracy=0.5"]) == {"target": 0.5} == parse_changes(["run.target-accuracy=0.5"])
+    with pytest.raises(SettingsError, match="given twice"):
+        from_mapping({"target_accuracy": 0.5, "target": 0.5})
 
 
 def test_macro_f1_as_the_main_metric_moves_to_the_front(make_run, tmp_path) -> None:

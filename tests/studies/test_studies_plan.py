@@ -57,8 +57,8 @@ def test_settings_that_decide_no_result_make_no_scene_of_their_own() -> None:
     )
     assert (logged.scene, logged.name, logged.base) == (plain.scene, plain.name, plain.base)
     assert other.scene != plain.scene
-    (ending,) = plan(find_study("ablation"), Options(("digits",), ("EV",), 2, 1, changes={"target_accuracy": 0.9}))
-    assert ending.scene == "digits, ReCo, target_accuracy 0.9", "it decides how long runs are"
+    (ending,) = plan(find_study("ablation"), Options(("digits",), ("EV",), 2, 1, changes={"target": 0.9}))
+    assert ending.scene == "digits, ReCo, target 0.9", "it decides how long runs are"
 
 
 def test_a_plan_reads_back_and_grows(tmp_path: Path) -> None:

@@ -132,7 +132,7 @@ def test_runs_under_way_are_called_that(finished: Path, tmp_path: Path) -> None:
 def test_a_run_that_reached_its_target_is_finished(finished: Path, tmp_path: Path) -> None:
     jobs = plan(find_study("ablation"), Options(("digits",), ("EV",), 5, 1, scale=0.2, changes=TINY))
     (tmp_path / jobs[0].name).symlink_to(finished / jobs[0].name)
-    early = [replace(jobs[0], settings=jobs[0].settings.model_copy(update={"target_accuracy": 1e-9}))]
+    early = [replace(jobs[0], settings=jobs[0].settings.model_copy(update={"target": 1e-9}))]
     for wanted, done in ((jobs, 0), (early, 1)):
         write_plan(tmp_path, "ablation", wanted)
         assert read_studies(tmp_path)[0].done == done

@@ -84,7 +84,8 @@ def said_stopped(run: RunData) -> str:
 
 def finished(run: RunData) -> bool:
     """Whether a run has done its rounds, or stopped before by a target or a budget."""
-    ends = ("rounds", "target_accuracy", "total_budget", "main_metric")  # other settings may be of an earlier version
+    # Other settings may be of an earlier version.
+    ends = ("rounds", "target", "target_accuracy", "total_budget", "main_metric")
     return has_ended(run, from_mapping({key: run.settings[key] for key in ends if key in run.settings}))
 
 

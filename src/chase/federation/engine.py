@@ -189,7 +189,8 @@ class FederationEngine:
         """The server's test set, where the rules say that it scores the model."""
         if self.data is None:
             return None
-        return TestSet(self.test_logits, self.data.test_labels, self.data.num_classes)
+        labels, areas = self.data.test_labels, self._settings.main_metric == "auc"
+        return TestSet(self.test_logits, labels, self.data.num_classes, areas=areas)
 
     @property
     def score_at_sites(self) -> Callable[[Weights], Metrics] | None:

@@ -9,7 +9,7 @@ import numpy as np
 from chase.report import charts, labels_saved, method_tables
 from chase.report.markup import Markup, html_figure, html_table, markup
 from chase.report.plots import Curve, says_spread
-from chase.report.runs import MethodRuns, accuracy, clock
+from chase.report.runs import MethodRuns, clock, main_metric, main_name, main_series
 from chase.report.sections import Section, grid
 from chase.report.statistics import TEST_FROM, accuracy_after, last_shared_round
 
@@ -47,17 +47,18 @@ def findings_list(found: Sequence[str]) -> Markup:
 
 
 def difference_curves(methods: Sequence[MethodRuns], base: MethodRuns) -> list[Curve | None]:
-    """Accuracy minus the baseline's by round, paired by seed; None for the baseline itself."""
-    return [None if method is base else _difference(method, base) for method in methods]
+    """Main metric minus the baseline's by round, paired by seed; None for the baseline itself."""
+    main = main_metric(methods)
+    return [None if method is base else _difference(method, base, main) for method in methods]
 
 
-def _difference(method: MethodRuns, base: MethodRuns) -> Curve | None:
+def _difference(method: MethodRuns, base: MethodRuns, main: str) -> Curve | None:
     theirs = {run.seed: run for run in base.runs}
     pairs = [(run, theirs[run.seed]) for run in method.runs if run.seed in theirs]
     if not pairs:
         return None
     rounds = np.arange(1, 1 + min(len(run.metrics) for pair in pairs for run in pair))
-    values = np.stack([accuracy(a)[: rounds.size] - accuracy(b)[: rounds.size] for a, b in pairs])
+    values = np.stack([main_series(a, main)[: rounds.size] - main_series(b, main)[: rounds.size] for a, b in pairs])
     known = np.isfinite(values).all(axis=0)
     if not known.any():
         return None
@@ -65,12 +66,12 @@ def _difference(method: MethodRuns, base: MethodRuns) -> Curve | None:
 
 
 def difference_figure(methods: Sequence[MethodRuns], named: str) -> Markup:
-    """Accuracy minus the baseline's over rounds."""
+    """Main metric minus the baseline's over rounds."""
     base = method_tables.baseline(methods, named)
     curves = difference_curves(methods, base) if base is not None else []
     if base is None or all(c is None for c in curves):
         return Markup()
-    title = f"Accuracy minus that of {base.label}"
+    title = f"{_title(methods)} minus that of {base.label}"
     spread = says_spread(methods)
     noise = f" {spread} Where zero lies within the spread, noise may explain a difference." if spread else ""
     caption = f"Mean of the differences seed by seed.{noise}"
@@ -78,19 +79,24 @@ def difference_figure(methods: Sequence[MethodRuns], named: str) -> Markup:
 
 
 def trade_off(methods: Sequence[MethodRuns]) -> Markup:
-    """Accuracy against seconds per round."""
-    end, time = last_shared_round(methods), clock(methods)
+    """Main metric against seconds per round."""
+    end, time, main = last_shared_round(methods), clock(methods), main_metric(methods)
     marks = [
         charts.Point(
             method.label,
             method_tables.of_runs(method, time.per_round),
-            method_tables.of_runs(method, accuracy_after(end)),
+            method_tables.of_runs(method, accuracy_after(end, main)),
         )
         for method in methods
     ]
-    title = "Accuracy against time"
+    title = f"{_title(methods)} against time"
     return html_figure(
-        charts.points(title, f"{time.name} per round", f"accuracy after round {end} (%)", marks),
+        charts.points(title, f"{time.name} per round", f"{main_name(main)} after round {end} (%)", marks),
         title,
         "Bars are 95 % intervals over seeds.",
     )
+
+
+def _title(methods: Sequence[MethodRuns]) -> str:
+    name = main_name(main_metric(methods))
+    return name[0].upper() + name[1:]

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from chase.report.cells import NONE, Cell, Number, mean_and_range, number, p_value, with_interval
-from chase.report.runs import MethodRuns, clock
+from chase.report.runs import MethodRuns, RunData, clock, last_known, main_metric, main_name, main_series
 from chase.report.statistics import (
     ABOVE,
     BELOW,
@@ -43,10 +43,10 @@ def of_runs(method: MethodRuns, of_run: OfRun) -> Interval:
 
 
 def results(methods: Sequence[MethodRuns], named: str = "") -> ReportTable:
-    """Accuracy and label area of each method with intervals and, beside them, the paired differences."""
-    end, base = last_shared_round(methods), baseline(methods, named)
-    measures = {"accuracy": accuracy_after(end), "area": label_area(methods, end)}
-    columns = ["method", "seeds", f"accuracy after round {end}, %", "area under the label curve, %"]
+    """Main metric and label area of each method with intervals and, beside them, the paired differences."""
+    end, base, main = last_shared_round(methods), baseline(methods, named), main_metric(methods)
+    measures = {main_name(main): accuracy_after(end, main), "area": label_area(methods, end, main)}
+    columns = ["method", "seeds", f"{main_name(main)} after round {end}, %", "area under the label curve, %"]
     rows: list[list[Cell]] = [
         [m.label, len(m.runs), *(with_interval(of_runs(m, of).within(0, 100)) for of in measures.values())]
         for m in methods
@@ -73,42 +73,44 @@ BY_ROUND = "The intervals are not corrected for multiple comparisons: about one 
 
 
 def by_round(methods: Sequence[MethodRuns], named: str = "") -> ReportTable | None:
-    """Differences of accuracy from the baseline's after some rounds; None without a baseline."""
-    base, rounds = baseline(methods, named), some_rounds(methods)
+    """Differences of the main metric from the baseline's after some rounds; None without a baseline."""
+    base, rounds, main = baseline(methods, named), some_rounds(methods), main_metric(methods)
     if base is None or len(rounds) < 2:
         return None
-    after = [{d.label: d.interval for d in differences(methods, base, accuracy_after(r))} for r in rounds]
+    after = [{d.label: d.interval for d in differences(methods, base, accuracy_after(r, main))} for r in rounds]
     rows: list[list[Cell]] = [
         [m.label, *(with_interval(a[m.label], 2, signed=True) for a in after)] for m in methods if m is not base
     ]
-    columns = (f"accuracy minus {base.label}'s, points, after round", *map(str, rounds))
+    columns = (f"{main_name(main)} minus {base.label}'s, points, after round", *map(str, rounds))
     return ReportTable(columns, rows, "Difference by round")
 
 
 def targets(methods: Sequence[MethodRuns]) -> list[float]:
-    """Accuracies worth asking after: what every run reached and what the best method ends with, in %."""
-    bests = [np.nanmax(100 * run.series("test_accuracy")) for m in methods for run in m.runs]
+    """Values of the main metric worth asking after: what every run reached, what the best method ends with, in %."""
+    main = main_metric(methods)
+    bests = [np.nanmax(main_series(run, main)) for m in methods for run in m.runs]
     known = [b for b in bests if np.isfinite(b)]
-    ends = [float(np.nanmean(100 * m.last("test_accuracy"))) for m in methods if m.last("test_accuracy").size]
+    ends = [float(np.mean(values)) for m in methods if (values := last_known(m, main)).size]
     if not known or not ends:
         return []
-    return sorted({float(np.floor(min(known))), float(np.floor(max(ends)))})
+    return sorted({float(np.floor(value + 1e-9)) for value in (min(known), max(ends))})  # 45, not 44.99...
 
 
 REACHED = "Up to the first round that reached it; means over the seeds that reached it, lowest and highest in brackets."
 
 
 def to_reach(methods: Sequence[MethodRuns], percents: Sequence[float]) -> ReportTable:
-    """Rounds, labels, seconds and inferences that each method took to an accuracy."""
+    """Rounds, labels, seconds and inferences that each method took to a value of the main metric."""
     rows: list[list[Cell]] = []
-    time = clock(methods)
+    time, main = clock(methods), main_metric(methods)
     for percent in percents:
         for method in methods:
-            each = [reached(run, percent, time) for run in method.runs]
+            each = [reached(run, percent, time, main) for run in method.runs]
             got = sum(np.isfinite(r.round) for r in each)
             rows.append([Number(percent, 0, unit=" %"), method.label, f"{got} of {len(each)}", *_spent(each)])
-    columns = ("accuracy", "method", "seeds that reached it", "round", "labels", time.name, "inferences")
-    return ReportTable(columns, rows, "Cost of reaching an accuracy", text_columns=2)
+    columns = (main_name(main), "method", "seeds that reached it", "round", "labels", time.name, "inferences")
+    title = f"Cost of reaching {'an accuracy' if main == 'accuracy' else f'a value of {main_name(main)}'}"
+    return ReportTable(columns, rows, title, text_columns=2)
 
 
 def _spent(each: Sequence[Reached]) -> list[Number]:
@@ -119,7 +121,12 @@ def _spent(each: Sequence[Reached]) -> list[Number]:
 
 def cost(methods: Sequence[MethodRuns], named: str = "") -> ReportTable:
     """What a round of each method costs, and how many times the baseline's seconds that is."""
-    base, time = baseline(methods, named), clock(methods)
+    base, time, main = baseline(methods, named), clock(methods), main_metric(methods)
+
+    def at_end(run: RunData) -> float:
+        known = main_series(run, main)
+        known = known[np.isfinite(known)]
+        return float(known[-1]) if known.size else float("nan")
 
     def per_round(method: MethodRuns, key: str) -> Interval:
         return of_runs(method, lambda run: float(np.nanmean(run.series(key)))).within(0)
@@ -131,7 +138,7 @@ def cost(methods: Sequence[MethodRuns], named: str = "") -> ReportTable:
         rows.append(
             [
                 method.label,
-                with_interval(of_runs(method, lambda run: 100 * run.last("test_accuracy")).within(0, 100)),
+                with_interval(of_runs(method, at_end).within(0, 100)),
                 with_interval(of_runs(method, lambda run: run.last("labels")).within(0), 0),
                 with_interval(seconds, 2),
                 number(seconds.mean / against if against else None),
@@ -141,7 +148,7 @@ def cost(methods: Sequence[MethodRuns], named: str = "") -> ReportTable:
         )
     times = f"times {base.label}" if base is not None else "times"
     spent = f"{time.name} per round"
-    columns = ("method", "accuracy, %", "labels", spent, times, "inferred per client", "inferences per round")
+    columns = ("method", f"{main_name(main)}, %", "labels", spent, times, "inferred per client", "inferences per round")
     table = ReportTable(columns, rows, "Cost")
     return (
         table
@@ -157,10 +164,12 @@ def findings(methods: Sequence[MethodRuns], named: str = "") -> list[str]:
     base, end = baseline(methods, named), last_shared_round(methods)
     if base is None or not end:
         return []
-    after = accuracy_after(end)
-    areas = {d.label: d for d in differences(methods, base, label_area(methods, end))}
+    main = main_metric(methods)
+    after, what = accuracy_after(end, main), "" if main == "accuracy" else f" ({main_name(main)})"
+    areas = {d.label: d for d in differences(methods, base, label_area(methods, end, main))}
     return [
-        f"{d.label} against {base.label} after round {end}: {sentence(d, both_means(methods, d.label, base, after))} "
+        f"{d.label} against {base.label} after round {end}{what}: "
+        f"{sentence(d, both_means(methods, d.label, base, after))} "
         f"Area under the label curve: {sentence(areas[d.label])}"
         for d in differences(methods, base, after)
     ]
@@ -168,9 +177,9 @@ def findings(methods: Sequence[MethodRuns], named: str = "") -> list[str]:
 
 def brief(methods: Sequence[MethodRuns], base: MethodRuns) -> list[list[Cell]]:
     """One row per method: label, base, rounds, difference and verdict, difference of the areas and verdict."""
-    end = last_shared_round(methods)
-    found = differences(methods, base, accuracy_after(end))
-    areas = differences(methods, base, label_area(methods, end))
+    end, main = last_shared_round(methods), main_metric(methods)
+    found = differences(methods, base, accuracy_after(end, main))
+    areas = differences(methods, base, label_area(methods, end, main))
     return [
         [d.label, base.label, end, *_difference_cells(d, tested=False), *_difference_cells(area, tested=False)]
         for d, area in zip(found, areas, strict=True)

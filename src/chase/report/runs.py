@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from chase.core.errors import RunDirectoryError
 from chase.core.files import read_jsonl
-from chase.run.metrics import main_value
+from chase.run.metrics import MAIN_NAMES, main_value
 from chase.run.record import NO_EFFECT, kind_of, resume_command
 from chase.settings import read_file
 
@@ -135,10 +135,6 @@ def frozen_share(run: RunData) -> Numbers:
 def accuracy(run: RunData) -> Numbers:
     """Test accuracy in percent, by round."""
     return 100.0 * run.series("test_accuracy")
-
-
-MAIN_NAMES = {"accuracy": "accuracy", "balanced-accuracy": "balanced accuracy", "macro-f1": "macro-F1"}
-"""What the values of the setting ``main_metric`` are called in text."""
 
 
 def main_metric(methods: Sequence[MethodRuns]) -> str:

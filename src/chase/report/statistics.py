@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import stats
 
-from chase.report.runs import WALL, Clock, MethodRuns, Numbers, RunData, accuracy
+from chase.report.runs import WALL, Clock, MethodRuns, Numbers, RunData, main_series
 
 LEVEL = 0.05
 CONFIDENCE = 1 - LEVEL
@@ -130,36 +130,36 @@ def last_shared_round(methods: Sequence[MethodRuns]) -> int:
     return max(shared or {0})
 
 
-def accuracy_after(round: int) -> OfRun:
-    """Test accuracy in percent after a round."""
+def accuracy_after(round: int, main: str = "accuracy") -> OfRun:
+    """Test accuracy, or another main metric, in percent after a round."""
 
     def of_run(run: RunData) -> float:
-        found = accuracy(run)[run.rounds == round]
+        found = main_series(run, main)[run.rounds == round]
         return float(found[0]) if found.size else float("nan")
 
     return of_run
 
 
-def label_curve(run: RunData, until: int) -> tuple[Numbers, Numbers]:
-    """(labels, accuracy) up to a round; of the rounds of one count of labels, the last evaluated stands for it."""
-    x, y = run.series("labels"), accuracy(run)
+def label_curve(run: RunData, until: int, main: str = "accuracy") -> tuple[Numbers, Numbers]:
+    """(labels, main metric) up to a round; of the rounds of one count of labels, the last evaluated stands for it."""
+    x, y = run.series("labels"), main_series(run, main)
     known = np.isfinite(x) & np.isfinite(y) & (run.rounds <= until)
     x, y = x[known], y[known]
     last = np.append(np.diff(x) > 0, True)[: x.size]
     return x[last], y[last]
 
 
-def label_area(methods: Sequence[MethodRuns], until: int) -> OfRun:
-    """Area under accuracy over labels up to a round, divided by the labels: the mean accuracy, in percent.
+def label_area(methods: Sequence[MethodRuns], until: int, main: str = "accuracy") -> OfRun:
+    """Area under accuracy (or ``main``) over labels up to a round, divided by the labels: the mean, in percent.
 
     Trapezia between counts of labels, over the counts that all runs of all methods went through; NaN without any. A
     run that bought no labels has no such curve: its area is NaN, and it does not count for the others.
     """
-    ends = [(x[0], x[-1]) for m in methods for run in m.runs if (x := label_curve(run, until)[0]).size > 1]
+    ends = [(x[0], x[-1]) for m in methods for run in m.runs if (x := label_curve(run, until, main)[0]).size > 1]
     low, high = (max(first for first, _ in ends), min(last for _, last in ends)) if ends else (0.0, 0.0)
 
     def of_run(run: RunData) -> float:
-        x, y = label_curve(run, until)
+        x, y = label_curve(run, until, main)
         if x.size < 2 or high <= low:
             return float("nan")
         at = np.concatenate([[low], x[(x > low) & (x < high)], [high]])
@@ -170,7 +170,7 @@ def label_area(methods: Sequence[MethodRuns], until: int) -> OfRun:
 
 @dataclass(frozen=True)
 class Reached:
-    """What a run had spent when it first reached an accuracy; NaN if it never did."""
+    """What a run had spent when it first reached an accuracy (or another main metric); NaN if it never did."""
 
     round: float
     labels: float
@@ -178,9 +178,9 @@ class Reached:
     inferences: float
 
 
-def reached(run: RunData, percent: float, clock: Clock = WALL) -> Reached:
-    """Costs up to the first round whose accuracy is at least ``percent``."""
-    there = np.flatnonzero(accuracy(run) >= percent)
+def reached(run: RunData, percent: float, clock: Clock = WALL, main: str = "accuracy") -> Reached:
+    """Costs up to the first round whose accuracy, or main metric, is at least ``percent``."""
+    there = np.flatnonzero(main_series(run, main) >= percent)
     if not there.size:
         return Reached(*(float("nan"),) * 4)
     at = int(there[0])

@@ -161,7 +161,8 @@ class Experiment:
         saved = restore(record, net_spec(settings, data))
         self.notes += [f"{problem}; continuing from the previous checkpoint" for problem in saved.problems]
         engine = make_engine(self.world(), saved.checkpoint)
-        evaluate = Evaluation(settings, TestSet(engine.test_logits, data.test_labels, data.num_classes, data.classes))
+        about = (data.test_labels, data.num_classes, data.classes, settings.main_metric == "auc")
+        evaluate = Evaluation(settings, TestSet(engine.test_logits, *about))
         try:
             with Loggers(record, self.notes) as loggers:
                 return run_rounds(engine, saved.server, evaluate, record, saved.checkpoint, loggers, on_round)

@@ -18,15 +18,20 @@ BEST = "best.safetensors"
 """The model of the best round so far."""
 
 
+MAIN_KEYS = {"accuracy": "test_accuracy", "macro-f1": "macro_f1", "balanced-accuracy": "per_class", "auc": "auc"}
+"""What a line of metrics has the values of ``main_metric`` under."""
+
+MAIN_NAMES = {"accuracy": "accuracy", "balanced-accuracy": "balanced accuracy", "macro-f1": "macro-F1", "auc": "AUC"}
+"""What the values of the setting ``main_metric`` are called in text."""
+
+
 def main_value(metrics: Mapping[str, Any], main: str = "accuracy") -> float | None:
     """The value of a round by the metric that counts; None where it was not evaluated."""
-    if metrics.get("test_accuracy") is None:
-        return None
-    if main == "accuracy":
-        return float(metrics["test_accuracy"])
-    if main == "macro-f1":
-        return float(metrics["macro_f1"])
-    known = [value for value in metrics["per_class"] if value is not None]
+    key = MAIN_KEYS[main]
+    value = metrics.get(key)
+    if value is None or main != "balanced-accuracy":
+        return None if value is None else float(value)
+    known = [share for share in value if share is not None]
     return sum(known) / len(known) if known else None
 
 
@@ -45,8 +50,8 @@ def stop_reason(settings: Settings, last: Sequence[Metrics]) -> str:
     if not last:
         return ""
     metrics = last[-1]
-    if settings.target_accuracy and (main_value(metrics, settings.main_metric) or 0) >= settings.target_accuracy:
-        return f"target {settings.main_metric} {settings.target_accuracy:.1%} reached"
+    if settings.target and (main_value(metrics, settings.main_metric) or 0) >= settings.target:
+        return f"target {MAIN_NAMES[settings.main_metric]} {settings.target:.1%} reached"
     if settings.total_budget and metrics["labels"] >= settings.total_budget:
         return f"total budget of {settings.total_budget} labels spent"
     return f"all {settings.rounds} rounds done" if metrics["round"] >= settings.rounds else ""

@@ -42,7 +42,7 @@ LOCK = ".lock"
 MAY_CHANGE = frozenset(
     {
         "rounds",
-        "target_accuracy",
+        "target",
         "total_budget",
         "data",
         "test_data",

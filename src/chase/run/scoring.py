@@ -13,7 +13,7 @@ from torch import Tensor
 from chase.core.messages import ClientUpdate
 from chase.core.weights import Weights
 from chase.run.metrics import Metrics
-from chase.server.evaluation import SCORE_NAMES, confusion, mean_scores, score, score_metrics
+from chase.server.evaluation import SCORE_NAMES, confusion, mean_auc, mean_scores, score, score_metrics
 from chase.server.quality import quality
 from chase.settings import Settings
 
@@ -30,6 +30,8 @@ class TestSet:
     num_classes: int
     classes: tuple[str, ...] = ()
     """Names, where they are known."""
+    areas: bool = False
+    """Whether every evaluation also measures the area under the ROC curve, which takes longer than the rest."""
 
     def quality(self, weights: Weights) -> Metrics:
         """Everything that the outputs tell, see ``server.quality``."""
@@ -38,7 +40,9 @@ class TestSet:
 
     def scores(self, weights: Weights) -> Metrics:
         """The scores of a model under their names in a line of metrics."""
-        return score_metrics(score(self.outputs(weights), self.labels, self.num_classes))
+        outputs = self.outputs(weights)
+        found = score_metrics(score(outputs, self.labels, self.num_classes))
+        return found | {"auc": mean_auc(outputs, self.labels)} if self.areas else found
 
     def confusion(self, weights: Weights) -> list[list[int]]:
         """How many test samples of each class (rows) the model takes for each class (columns)."""

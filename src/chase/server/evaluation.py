@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from chase.closed_form.calibration import Reliability, reliability
+from chase.server.quality import auc
 
 
 @dataclass(frozen=True)
@@ -26,6 +27,14 @@ class Scores:
     """Accuracy of each class; None for a class without test samples."""
     calibration_error: float
     """Mean distance between how sure the model is and how often it is right (ECE, 15 bins)."""
+
+
+def mean_auc(outputs: Tensor, labels: NDArray[np.int64]) -> float | None:
+    """Area under the ROC curve, one class against the rest, mean over the classes that are tested; None without any."""
+    probabilities = outputs.double().softmax(dim=1).numpy()
+    areas = [auc(probabilities[:, c], labels == c) for c in range(probabilities.shape[1])]
+    known = [area for area in areas if area is not None]
+    return sum(known) / len(known) if known else None
 
 
 def confusion(outputs: Tensor, labels: NDArray[np.int64], num_classes: int) -> Tensor:
@@ -68,4 +77,5 @@ def mean_scores(each: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     mean = {name: sum(scores[name] for scores in each) / len(each) for name in SCORE_NAMES[:-1]}
     columns = zip(*(scores["per_class"] for scores in each), strict=True)
     per_class = [None if column[0] is None else sum(column) / len(column) for column in columns]
-    return mean | {"per_class": per_class}
+    areas = [scores["auc"] for scores in each if scores.get("auc") is not None]
+    return mean | {"per_class": per_class} | ({"auc": sum(areas) / len(areas)} if areas else {})

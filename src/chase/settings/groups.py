@@ -293,13 +293,16 @@ class RunSettings(SettingsGroup):
 
     rounds: int = Field(200, ge=1, description="communication rounds R")
     seed: int = Field(0, ge=0, le=2**62, description="seed of everything random")
-    main_metric: Literal["accuracy", "balanced-accuracy", "macro-f1"] = Field(
+    main_metric: Literal["accuracy", "balanced-accuracy", "macro-f1", "auc"] = Field(
         "accuracy",
-        description="metric on the test set that is shown first, is compared with `target_accuracy` and decides "
-        "the best model",
+        description="metric on the test set that is shown and compared first, is compared with `target` and decides "
+        "the best model; auc: area under the ROC curve, one class against the rest, mean over the classes",
     )
-    target_accuracy: float = Field(
-        0.0, ge=0, le=1, description="stop when the main metric reaches this on the test set (0 = never)"
+    target: float = Field(
+        0.0,
+        ge=0,
+        le=1,
+        description="stop when the main metric reaches this on the test set (0 = never; also read as `target_accuracy`)",
     )
     total_budget: int = Field(
         0, ge=0, description="ask for at most this many labels in all, and end when they are given (0 = no limit)"

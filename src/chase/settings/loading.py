@@ -18,12 +18,17 @@ from chase.settings.values import Settings
 PRESETS = Path(__file__).parent / "presets"
 
 
+RENAMED = {"target_accuracy": "target"}
+"""Settings that had another name in earlier versions: that name is still read."""
+
+
 def flatten(values: Mapping[str, Any]) -> dict[str, Any]:
     """Flat keys from values that may be grouped: ``{"training": {"lr": 0.1}}`` is ``{"lr": 0.1}``."""
     flat: dict[str, Any] = {}
     for name, value in values.items():
         inner = value if isinstance(value, Mapping) and name in GROUPS else {name: value}
-        for key, one in inner.items():
+        for given, one in inner.items():
+            key = RENAMED.get(given, given)
             if inner is value and key not in GROUPS[name].model_fields:
                 raise SettingsError(_not_in_group(name, key))
             if key in flat:
@@ -118,6 +123,7 @@ def parse_changes(pairs: list[str], example: str = "--set rounds=20") -> dict[st
         group, dot, inner = key.partition(".")
         if dot and group in GROUPS:
             (key,) = flatten({group: {inner: text}})
+        key = RENAMED.get(key, key)
         try:
             changes[key] = tomllib.loads(f"v = {text.strip()}")["v"]
         except tomllib.TOMLDecodeError:

@@ -12,7 +12,7 @@ from typing import Any
 
 from chase.core.files import write_atomically
 
-FREE = frozenset({"rounds", "target_accuracy", "total_budget", "eval_every", "share_of_clients", "take_part"})
+FREE = frozenset({"rounds", "target", "total_budget", "eval_every", "share_of_clients", "take_part"})
 """Settings that change neither what a site computes nor what leaves it."""
 
 

@@ -23,7 +23,7 @@ from chase.settings import Settings
 from chase.studies.study import NO_LABELS, Scene, Study, StudyPart, said
 
 SUFFIX = ".study.json"
-ENDS = frozenset({"target_accuracy", "total_budget"})
+ENDS = frozenset({"target", "total_budget"})
 """Settings that a resumed run may change, but that decide when it ends."""
 SHORTEST_CYCLE = 25
 """Rounds of the shortest cycle of a study: ``--rounds`` counts for it, longer cycles get as many requests."""
