@@ -227,10 +227,15 @@ def text_about(how: str, length: int) -> dict[str, object]:
     """What model.json says of a model of texts."""
     _, vocabulary, _ = texts.tokenize([""], how, length)
     letters = texts.LETTERS if how == "characters" else ""
-    return {"kind": "text", "shape": [length], "letters": letters, "net": {"vocabulary": vocabulary}}
+    return {
+        "kind": "text",
+        "shape": [length * (8 if how == "bytes" else 1)],
+        "letters": letters,
+        "net": {"vocabulary": vocabulary},
+    }
 
 
-@pytest.mark.parametrize("how", ["characters", "words"])
+@pytest.mark.parametrize("how", ["characters", "words", "bytes"])
 @given(text=strategies.text(max_size=40))
 @example(text="To be, or not to be: \nthat is the Question~ é")
 def test_texts_are_read_as_training_texts_are(how, text):
@@ -244,13 +249,15 @@ def test_a_text_that_is_cut_says_so():
     assert load_model.read_text("one two three", text_about("words", 2))[1] == "only the first 2 words"
     assert load_model.read_text("abc", text_about("characters", 2))[1] == "only the last 2 characters"
     assert load_model.read_text("ab", text_about("characters", 2))[1] == ""
+    assert load_model.read_text("a longer text", text_about("bytes", 1))[1] == "only the first 8 bytes"
 
 
-@pytest.mark.parametrize(("net", "how"), [("char-lstm", "characters"), ("text-bag", "words")])
+@pytest.mark.parametrize(("net", "how"), [("char-lstm", "characters"), ("text-bag", "words"), ("", "bytes")])
 def test_a_model_of_texts_is_exported_and_predicts(chase, tmp_path, net, how):
     rows = [f"{'good' if i % 2 else 'bad'} text number {i},{i % 2}" for i in range(60)]
     (tmp_path / "own.csv").write_text("text,label\n" + "\n".join(rows) + "\n")
-    own = {"data": str(tmp_path / "own.csv"), "net": net, "tokens": how, "text_length": 12, "partition": "iid"}
+    learner = {"net": net} if net else {"learner": "closed-form", "strategy": "margin", "text_features": 16}
+    own = {"data": str(tmp_path / "own.csv"), **learner, "tokens": how, "text_length": 12, "partition": "iid"}
     small = own | {"clients": 2, "rounds": 1, "local_epochs": 2, "engine": "inprocess", "initial_labels": 0.2}
     run = Experiment.begin(settings.from_mapping(small).resolved(), tmp_path / "run")
     run.run()
@@ -260,6 +267,16 @@ def test_a_model_of_texts_is_exported_and_predicts(chase, tmp_path, net, how):
         assert (done.code, done.err) == (0, "")
     (here,) = json.loads(chase("predict", tmp_path / "run", tmp_path / "new.txt", "--json").out)
     assert here["class"] in run.data.classes
+    first = json.loads(chase("predict", tmp_path / "run", tmp_path / "own.csv", "--json").out)[:2]
+    if not net:
+        assert [row["class"] for row in first] == ["0", "1"]
+        runtime = pytest.importorskip("onnxruntime")
+        session = runtime.InferenceSession(str(tmp_path / "out" / "model.onnx"))
+        given = np.stack(
+            [texts.tokenize([row], "bytes", 12)[0][0] for row in ("bad text number 0", "good text number 1")]
+        )
+        (scores,) = session.run(None, {"input": given.astype(np.int64)})
+        assert scores.argmax(axis=1).tolist() == [0, 1]
     model = load_model.load(tmp_path / "out")
     tokens, _ = load_model.read_file(tmp_path / "new.txt", model.about)
     assert float(model.probabilities(tokens[None]).max()) == pytest.approx(here["probability"], abs=1e-5)

@@ -48,7 +48,7 @@ def test_list(chase, tmp_path):
 def test_inspect(chase, reviews):
     code, out, _ = chase("data", "inspect", str(reviews), *SETS)
     assert code == 0
-    assert "texts of 64 tokens, 2 classes" in out
+    assert "texts of up to 3200 bytes, 2 classes" in out
     assert "1 without a label" in out
     assert "site 2" in out
     found = json.loads(chase("data", "inspect", str(reviews), *SETS, "--json")[1])

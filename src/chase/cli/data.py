@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from chase.data.known import KNOWN
 from chase.data.oddities import oddities
 from chase.data.resident import DataSet
 from chase.data.texts import tokens_of
+from chase.simulation.recommended import TEXT_LENGTH
 
 NameArg = Annotated[str, typer.Argument(help="A name (see `chase data list`), hub:owner/set, or a path.")]
 DirOpt = Annotated[str, typer.Option("--data-dir", help="Directory of NAME/train.parquet files (else CHASE_DATA).")]
@@ -70,8 +72,9 @@ def get(name: NameArg, data_dir: DirOpt = "") -> None:
 
 def inspect(name: NameArg, data_dir: DirOpt = "", change: SetOpt = None, as_json: JsonOpt = False) -> None:
     """Show classes, sizes and problems of a data set before anything runs."""
-    chosen = settings_room.from_mapping(
-        {"data": name, "data_dir": data_dir, **settings_room.parse_changes(change or [])}
+    own = {"text_length": TEXT_LENGTH, "strategy": settings_room.RECOMMENDED} if Path(name).exists() else {}
+    chosen = settings_room.from_mapping(  # own texts are cut where `chase run PATH` cuts them
+        {"data": name, "data_dir": data_dir, **own, **settings_room.parse_changes(change or [])}
     )
     found = describe(sources.load(chosen.data, chosen.data_dir, chosen.data_options))
     if as_json:

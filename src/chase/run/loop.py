@@ -85,7 +85,7 @@ def prepare(engine: Engine, server: Server) -> None:
     """The messages before the first round, such as those that fit features; a run killed in them begins again."""
     for round in server.preparation:
         result = engine.run_round(server.orders(round))
-        server.aggregate(result.orders, result.updates)
+        server.aggregate(result.orders, result.updates, result.mean)
 
 
 def processor_seconds(engine: Engine) -> float:
