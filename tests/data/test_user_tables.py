@@ -199,3 +199,26 @@ def test_recordings_become_pictures_of_one_length(tmp_path: Path) -> None:
     loudest = data.train.inputs[:, 0].mean(dim=2).argmax(dim=1).numpy()
     high = data.classes.index("high")
     assert loudest[data.train_labels == high].max() < loudest[data.train_labels != high].min()  # high tones are above
+
+
+@pytest.mark.parametrize("name", ["patient_id", "patientID", "Case Id", "case-id"])
+def test_a_column_of_ids_names_the_rows_and_is_not_learnt_from(tmp_path: Path, name: str) -> None:
+    """Numbers that rise with the rows would be learnt from, and blanks are no reason to refuse."""
+    for made in (lambda n: str(9000 + n), lambda n: f"case {n}"):
+        rows = "".join(f"{made(n)},{n % 7},{'ab'[n % 2]}\n" for n in range(20))
+        data = sources.load(write(tmp_path / "x.csv", f"{name},age,label\n{rows}"))
+        assert [column.name for column in data.train.columns] == ["age"]
+        assert data.train_names is not None
+        assert data.train_names[0] in {made(n) for n in range(20)}
+
+
+def test_ids_that_occur_twice_name_nothing(tmp_path: Path) -> None:
+    rows = "".join(f"{n % 5},{n % 7},{'ab'[n % 2]}\n" for n in range(20))
+    data = sources.load(write(tmp_path / "x.csv", f"patient_id,age,label\n{rows}"))
+    assert [column.name for column in data.train.columns] == ["patient_id", "age"]
+
+
+def test_a_column_that_could_name_the_rows_is_offered_as_that(tmp_path: Path) -> None:
+    rows = "".join(f"bed {n},{n % 7},{'ab'[n % 2]}\n" for n in range(60))
+    with pytest.raises(DataError, match="or id_column=where if it names the rows"):
+        sources.load(write(tmp_path / "x.csv", f"where,age,label\n{rows}"))

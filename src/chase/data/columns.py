@@ -7,6 +7,7 @@ column of vectors, or a table of numbers and categories.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import PurePath
@@ -30,6 +31,8 @@ USUAL = {
     "id": ("id", "sample_id", "uid", "uuid"),
 }
 """Column names that are understood without a setting."""
+_NAMED_ID = re.compile(r"(?i:[_\s-]id$)|[a-z]I[dD]$")
+"""Columns such as patient_id or patientID name the rows, if their cells are all different."""
 NONE = "none"
 """Said for a column that is there but shall not be used."""
 MISSING = frozenset({"", "na", "n/a", "nan", "null", "none", "?"})
@@ -61,7 +64,8 @@ def fill_columns(table: Table, options: DataOptions) -> DataOptions:
             f"{table.path.name} has no column called {', '.join(USUAL['label'])}: set label_column to one of "
             f"{', '.join(names)}, or name the `classes` if nothing is labelled yet"
         )
-    key = _chosen(options.id_column, found["id"] if _is_key(table, found["id"]) else "")
+    ids = [found["id"], *(str(name) for name in names if _NAMED_ID.search(str(name)) and name not in (label, site))]
+    key = _chosen(options.id_column, next((name for name in ids if _is_key(table, name)), ""))
     image, text = options.image_column, options.text_column
     if image and text:
         raise DataError(f"image_column = {image} and text_column = {text}: give one of them")
@@ -127,6 +131,7 @@ def _by_content(table: Table, options: DataOptions, names: Sequence[str]) -> Dat
             f"{'is' if len(texts) == 1 else 'are'} neither numbers nor at most {MOST_CATEGORIES} categories: "
             f"set text_column={texts[0]} to learn from the text"
             + (f', or columns="{",".join(rest)}" to learn from the others' if rest else "")
+            + (f", or id_column={texts[0]} if it names the rows" if rest and _is_key(table, texts[0]) else "")
         )
     return replace(options, columns=tuple(names))
 
