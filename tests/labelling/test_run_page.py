@@ -81,6 +81,7 @@ def test_a_person_who_answers_as_the_oracle_would_gives_the_same_run(tmp_path: P
     assert all(line["score"] == line["ev"] for line in people)
     thoughts = [json.loads(line["thoughts"]) for line in people]
     assert all(len(t) == 3 and 0 < t[0][1] <= 1 and t[0][1] >= t[1][1] for t in thoughts)
+    assert any(t[0][1] != round(t[0][1], 4) for t in thoughts), "the page rounds what it shows; nobody before it"
 
 
 def answers_for_all(experiment: Experiment) -> Callable[[dict[str, Any]], None]:

@@ -100,7 +100,7 @@ def with_thoughts(context: ClientContext, order: RoundOrder, questions: list[Que
     costs.inferences += ids.size
     costs.inferred.append(ids)
     return [
-        replace(q, thoughts=tuple((int(c), round(float(p), 4)) for c, p in zip(row, share, strict=True)))
+        replace(q, thoughts=tuple((int(c), float(p)) for c, p in zip(row, share, strict=True)))
         for q, row, share in zip(questions, classes.tolist(), chances.tolist(), strict=True)
     ]
 
