@@ -10,7 +10,7 @@ import torch
 
 from chase.core.errors import SettingsError
 from chase.report import method_tables, plots, tables
-from chase.report.html import render
+from chase.report.html import data_name, render
 from chase.report.labels_saved import labels_saved, saved_sentences, saved_table
 from chase.report.runs import accuracy, by_method, find_runs, metric
 from chase.report.table_files import comparison_tables
@@ -157,3 +157,12 @@ def test_the_reliability_diagram_is_drawn(make_run, tmp_path) -> None:
     (path / "confusion.json").write_text(json.dumps({"round": 2, "matrix": [[1]], "quality": quality}))
     page = render(find_runs([tmp_path]))
     assert "Reliability: how often a prediction is right" in page
+
+
+def test_the_head_of_a_report_names_the_learner_and_not_the_folder_of_the_data(make_run, tmp_path) -> None:
+    make_run("one", [0.3, 0.6], strategy="margin", learner="closed-form", data="/home/anna/my data/items.csv")
+    page = render(find_runs([tmp_path]))
+    assert "margin on items.csv" in page
+    assert "closed-form learner, " in page
+    assert data_name("hub:owner/set") == "hub:owner/set"
+    assert data_name("../fashion/") == "fashion"

@@ -31,9 +31,14 @@ def page(title: str, lead: str, sections: Sequence[Section], links: Sequence[tup
     return f"{body}\n"
 
 
+def data_name(data: str) -> str:
+    """Data as a reader knows it: of a path the last part, for a report is passed on and folders are private."""
+    return data if data.startswith("hub:") else data.rstrip("/").rpartition("/")[2] or data
+
+
 def title_of(methods: Sequence[MethodRuns]) -> str:
     """Which methods on which data."""
-    data = list(dict.fromkeys(str(method.first.settings.get("data", "?")) for method in methods))
+    data = list(dict.fromkeys(data_name(str(method.first.settings.get("data", "?"))) for method in methods))
     names = list(dict.fromkeys(str(method.first.settings.get("strategy", "?")) for method in methods))
     if len(names) > 4:
         return f"{len(names)} methods on {', '.join(data)}"
@@ -60,11 +65,15 @@ def lead_of(methods: Sequence[MethodRuns]) -> str:
         return " or ".join(dict.fromkeys(str(run.settings.get(key, "?")) for run in runs))
 
     seeds = sorted({run.seed for run in runs})
+    learners = dict.fromkeys(
+        "closed-form learner" if run.settings.get("learner") == "closed-form" else str(run.settings.get("net", "?"))
+        for run in runs
+    )
     behaviour = " or ".join(dict.fromkeys(BEHAVIOURS.get(part, part) for part in said("behaviour").split(" or ")))
     share = {"classes": f"{said('classes_per_client')} classes per client", "dirichlet": f"Dirichlet({said('alpha')})"}
     divided = share.get(said("partition"), said("partition"))
     return (
-        f"{said('clients')} clients, {divided}, {behaviour}, {said('net')}, "
+        f"{said('clients')} clients, {divided}, {behaviour}, {' or '.join(learners)}, "
         f"{max(len(run.metrics) for run in runs)} rounds, "
         f"seed{'s' if len(seeds) > 1 else ''} {', '.join(map(str, seeds))}."
     )

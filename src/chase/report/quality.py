@@ -9,7 +9,7 @@ from chase.report import charts
 from chase.report.cells import Cell, number
 from chase.report.markup import html_figure, html_table, together
 from chase.report.runs import MethodRuns, main_name
-from chase.report.sections import Section
+from chase.report.sections import Section, grid
 from chase.report.tables import ReportTable
 
 NOTE = (
@@ -29,11 +29,8 @@ def quality_section(methods: Sequence[MethodRuns]) -> Section | None:
     title = "Reliability: how often a prediction is right, by how sure the model was"
     bins = {f"{label} (ECE {found['ece']:.3f})": found["reliability"] for label, found in known}
     drawn = charts.reliability(title, bins)
-    parts.append(
-        html_figure(
-            drawn, title, f"{'; '.join(bins)}. On the diagonal a model is as sure as it is right; below it, too sure."
-        )
-    )
+    caption = f"{'; '.join(bins)}. On the diagonal a model is as sure as it is right; below it, too sure."
+    parts.append(grid([html_figure(drawn, title, caption)]))
     for label, found in known:
         parts += [html_table(_by_class(label, found)), html_table(_reliability(label, found))]
     return Section("quality", "How good the last model is", together(parts))
