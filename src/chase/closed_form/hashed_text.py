@@ -212,8 +212,8 @@ def _run_lengths(ordered: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray
 
 @lru_cache(maxsize=2)
 def _drawn_signs(seed: int, columns: int, wide: int) -> Reals:
-    drawn: Reals = rng(seed, "text-signs").integers(0, 2, (columns, wide), dtype=np.int8) * 2.0 - 1.0
-    return drawn
+    drawn = rng(seed, "text-signs").integers(0, 2, (columns, wide), dtype=np.int8)
+    return drawn.astype(np.float64) * 2.0 - 1.0
 
 
 def directions(sketch: Reals) -> Reals:

@@ -103,7 +103,7 @@ def _of_bytes(tokens: NDArray[np.integer[Any]]) -> tuple[Ints, Ints]:
     blanks = np.concatenate([[0], np.cumsum(stream == BLANK)])
 
     def hashes(start: Ints, end: Ints) -> Ints:
-        return (prefix[end] - prefix[start]) % PRIME * down[place[start]] % PRIME
+        return np.asarray((prefix[end] - prefix[start]) % PRIME * down[place[start]] % PRIME, dtype=np.int64)
 
     begins, ends = _word_edges(stream)
     found = [(text[begins], _bucket(hashes(begins, ends), 0))]
