@@ -302,7 +302,7 @@ class RunSettings(SettingsGroup):
         0.0,
         ge=0,
         le=1,
-        description="stop when the main metric reaches this on the test set (0 = never; also read as `target_accuracy`)",
+        description="stop when the main metric reaches this (0 = never; once called `target_accuracy`)",
     )
     total_budget: int = Field(
         0, ge=0, description="ask for at most this many labels in all, and end when they are given (0 = no limit)"
