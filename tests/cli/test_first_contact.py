@@ -58,6 +58,14 @@ def test_a_folder_gets_settings_that_fit_it(tmp_path):
     assert (values["partition"], values["clients"]) == ("iid", 1)
 
 
+def test_many_classes_and_few_samples_leave_something_to_ask_for(tmp_path):
+    rows = "".join(f"text number {n} of topic {n % 20},t{n % 20}\n" for n in range(200))
+    (tmp_path / "x.csv").write_text(f"text,label\n{rows}")
+    values = own_values(str(tmp_path / "x.csv"), {})
+    assert values["initial_labels"] == 0.5
+    assert values["temperature"] == "leave-one-out"
+
+
 def test_a_name_that_is_nothing_is_still_an_unknown_preset(chase):
     assert "unknown preset 'digitts'" in refused(chase("run", "digitts"))
     assert "does not exist" in refused(chase("run", "nowhere/items.csv"))

@@ -27,6 +27,8 @@ MOST_CLIENTS = 10
 LEAST = 40
 """Labelled samples per client, where clients are not given by the data."""
 ROUNDS = 20
+MOST_INITIAL = 0.5
+"""Share of the samples that is labelled at the start at most: with many classes nothing would be left to ask for."""
 
 NETWORKS: dict[str, dict[str, Any]] = {
     "image": {"net": "mnist-cnn", "optimizer": "adam", "lr": 0.001},
@@ -58,7 +60,7 @@ def for_data(data: DataSet) -> dict[str, Any]:
     }
     if data.train.kind == "image" and min(data.train.shape[1:]) < 16:
         values["net"] = "tiny-cnn"
-    share = min(1.0, max(0.02, 2 * data.num_classes * values["clients"] / max(1, labeled)))
+    share = min(MOST_INITIAL, max(0.02, 2 * data.num_classes * values["clients"] / max(1, labeled)))
     values["initial_labels"] = round(share, 3)
     return values
 
