@@ -112,6 +112,8 @@ class ClientState:
 
     def with_answers(self, answers: Sequence[Answer], num_classes: int) -> ClientState:
         """With answers: a label, a revision of one, a late label, or "cannot tell"."""
+        if not answers:
+            return self
         pools, label, spent = self.pools, self.label.copy(), self.labels_spent
         for answer in answers:
             ids = np.array([answer.sample], dtype=np.int64)

@@ -138,8 +138,10 @@ def send_sums(
 def observed_samples(context: ClientContext, state: ClientState) -> SampleIds:
     """The samples on which EV is observed: drawn once of all that the client holds, whatever their pool."""
     size = min(context.settings.observe_ev, state.ids.size)
+    if not size:
+        return state.ids[:0]
     draw = rng(context.settings.seed, "observe", context.client)
-    return np.sort(draw.choice(state.ids, size=size, replace=False)) if size else state.ids[:0]
+    return np.sort(draw.choice(state.ids, size=size, replace=False))
 
 
 def take_tracking(

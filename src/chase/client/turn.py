@@ -28,7 +28,7 @@ from chase.client.state import ClientState
 from chase.client.train import train
 from chase.core.errors import ChaseError, ClientError, TrainingError
 from chase.core.messages import ClientId, ClientUpdate, RoundOrder
-from chase.core.weights import Arrays, part_of, prefixed
+from chase.core.weights import Arrays, not_finite, part_of, prefixed
 from chase.learning.loss_prediction import loss_extras
 
 MEMORY = "annotator."
@@ -175,9 +175,9 @@ class Client:
 
 def refuse_divergence(update: ClientUpdate) -> None:
     """Refuse weights that are not finite before they are kept: the client trains again from the next global model."""
-    for name, array in update.weights.items():
-        if np.issubdtype(array.dtype, np.floating) and not np.isfinite(array).all():
-            raise TrainingError(f"training diverged: '{name}' holds NaN or infinity; a smaller lr may help")
+    name = not_finite(update.weights)
+    if name is not None:
+        raise TrainingError(f"training diverged: '{name}' holds NaN or infinity; a smaller lr may help")
 
 
 def open_questions(state: ClientState, strategy: str) -> list[Question]:

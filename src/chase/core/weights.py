@@ -7,6 +7,8 @@ without pickle.
 from __future__ import annotations
 
 import hashlib
+import json
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -23,6 +25,28 @@ Weights = Mapping[str, Array]
 Arrays = Mapping[str, Array]
 
 
+_TYPES = ("U64 <u8", "I64 <i8", "F64 <f8", "F32 <f4", "U32 <u4", "I32 <i4", "F16 <f2", "U16 <u2", "I16 <i2")
+_TYPES += ("I8 |i1", "U8 |u1", "BOOL |b1")
+_CODES = {np.dtype(text.split()[1]): (rank, text.split()[0]) for rank, text in enumerate(_TYPES)}
+"""What the safetensors format calls a type, and the place of its arrays in a file: larger items come first."""
+_quoted = json.JSONEncoder(ensure_ascii=False).encode
+_BY_CODE = {code: kind for kind, (_, code) in _CODES.items()}
+
+
+_JOINED = 4096
+"""Arrays of up to this many numbers are checked together: a call costs more than the numbers."""
+
+
+def not_finite(arrays: Arrays) -> str | None:
+    """The name of an array that holds NaN or infinity, if there is one; integers never do."""
+    floating = {name: array for name, array in arrays.items() if array.dtype.kind in "fc"}
+    small = [array.reshape(-1) for array in floating.values() if array.size <= _JOINED]
+    large = [array for array in floating.values() if array.size > _JOINED]
+    if all(np.isfinite(array).all() for array in ([np.concatenate(small), *large] if small else large)):
+        return None
+    return next(name for name, array in floating.items() if not np.isfinite(array).all())
+
+
 def check_fits(weights: Weights, like: Weights, who: str) -> None:
     """Refuse weights whose names, shapes or types differ from ``like`` or that are not finite."""
     if weights.keys() != like.keys():
@@ -34,8 +58,9 @@ def check_fits(weights: Weights, like: Weights, who: str) -> None:
             raise UpdateError(
                 f"{who}: '{name}' is {array.dtype}{list(array.shape)}, the model has {wanted.dtype}{list(wanted.shape)}"
             )
-        if np.issubdtype(array.dtype, np.floating) and not np.isfinite(array).all():
-            raise UpdateError(f"{who}: '{name}' holds NaN or infinity")
+    odd_one = not_finite(weights)
+    if odd_one is not None:
+        raise UpdateError(f"{who}: '{odd_one}' holds NaN or infinity")
 
 
 def prefixed(prefix: str, arrays: Arrays) -> dict[str, Array]:
@@ -64,8 +89,35 @@ def digest(weights: Weights) -> str:
 
 
 def to_bytes(arrays: Arrays, note: Mapping[str, str] | None = None) -> bytes:
-    """Arrays as a safetensors blob."""
-    return save({name: contiguous(a) for name, a in arrays.items()}, metadata=dict(note or {}))
+    """Arrays as a safetensors blob: what the library's ``save`` gives, bit for bit, several times as fast if small."""
+    if any(array.dtype not in _CODES for array in arrays.values()):
+        return save({name: contiguous(a) for name, a in arrays.items()}, metadata=dict(note or {}))
+    order = sorted((*_CODES[array.dtype], name) for name, array in arrays.items())
+    notes = ",".join(f"{_quoted(key)}:{_quoted(value)}" for key, value in (note or {}).items())
+    about = [f'"__metadata__":{{{notes}}}']
+    at = 0
+    for _, code, name in order:
+        array = arrays[name]
+        shape, end = ",".join(map(str, array.shape)), at + array.nbytes
+        about.append(f'{_quoted(name)}:{{"dtype":"{code}","shape":[{shape}],"data_offsets":[{at},{end}]}}')
+        at = end
+    head = f"{{{','.join(about)}}}".encode()
+    head += b" " * (-len(head) % 8)
+    return b"".join([len(head).to_bytes(8, "little"), head, *(np.ascontiguousarray(arrays[n]) for _, _, n in order)])
+
+
+def from_bytes(blob: bytes | bytearray) -> dict[str, Array]:
+    """The arrays of a blob that ``to_bytes`` gave and that has been checked; of a bytearray they are views."""
+    blob = blob if isinstance(blob, bytearray) else bytearray(blob)
+    start = 8 + int.from_bytes(blob[:8], "little")
+    about = json.loads(blob[8:start])
+    about.pop("__metadata__", None)
+    found: dict[str, Array] = {}
+    for name, body in about.items():
+        shape, first = body["shape"], start + body["data_offsets"][0]
+        flat = np.frombuffer(blob, _BY_CODE[body["dtype"]], math.prod(shape), first)
+        found[name] = flat if len(shape) == 1 else flat.reshape(shape)
+    return found
 
 
 def read(path: Path) -> dict[str, Array]:

@@ -228,7 +228,9 @@ def initial_labels(
     count = min(known.size, round(fraction * part.size))
     order = draw.permutation(known)
     first = [order[labels[order] == c][:per_class] for c in np.unique(labels[known])] if per_class else []
-    sure = np.concatenate(first) if first else np.empty(0, dtype=np.int64)
+    if not first:
+        return np.sort(order[:count])
+    sure = np.concatenate(first)
     rest = order[~np.isin(order, sure)]
     return np.sort(np.concatenate([sure, rest[: max(0, count - sure.size)]]))
 

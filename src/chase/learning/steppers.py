@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -32,8 +33,8 @@ class Aligned:
     def __init__(self, job: TrainingTask, plan: TrainingOptions, one_pass: bool, labeled: LabeledLoss) -> None:
         self._mu, self._one_pass, self._labeled = plan.mu, one_pass, labeled
         self._alignment = alignment_in_use(job, plan)
-        self._draw = aligned_draws(job)
         if self._alignment is not None:
+            self._draw = aligned_draws(job)
             self._watched = ready_rows(job.samples, job.watched_rows)
 
     def parameters(self) -> Sequence[nn.Parameter]:
@@ -168,9 +169,9 @@ class FusedStepper:
             self._ranking.load()
         self._x, self._y = fused.prepare(job.samples.ready(job.labeled_rows)), job.labels
         self._alignment = alignment_in_use(job, plan)
-        self._draw = aligned_draws(job)
+        self._draw = aligned_draws(job) if self._alignment is not None else None
         self._bits = MaskSource(job.seed, *job.coordinates)
-        few = job.watched_rows.numel() <= RESIDENT_ROWS
+        few = 0 < job.watched_rows.numel() <= RESIDENT_ROWS
         self._watched = fused.prepare(job.samples.ready(job.watched_rows)) if few else None
 
     def step(self, take: Tensor, step: Step) -> float:
@@ -178,7 +179,7 @@ class FusedStepper:
         plan = self._plan
         batches = [(self._x, take.numpy())]
         alignment = None
-        if self._alignment is not None:
+        if self._alignment is not None and self._draw is not None:
             pick = draw_watched(self._draw, self._job.watched_rows.numel(), take.numel())
             batches.append(self._watched_at(pick))
             alignment = (
@@ -217,7 +218,7 @@ class FusedStepper:
 
     def finite(self) -> bool:
         """Of the network."""
-        return bool(torch.isfinite(self._fused.theta.sum()))
+        return math.isfinite(self._fused.theta.sum().item())
 
     def finish(self) -> None:
         """Write the parameters back."""

@@ -68,7 +68,7 @@ def make_stepper(net: nn.Module, job: TrainingTask, plan: TrainingOptions, label
 
 def batches(order: Tensor, size: int, normed: bool) -> Sequence[Tensor]:
     """Positions of each step. Batch norm cannot learn from one sample: a last batch of one joins the one before."""
-    parts = list(torch.split(order, size))
+    parts = [order] if 0 < order.numel() <= size else list(torch.split(order, size))
     if not normed or not parts or parts[-1].numel() > 1:
         return parts
     if len(parts) == 1:

@@ -20,20 +20,34 @@ class MaskSource:
     """Random bits for the dropout of one client's turn, seeded by coordinates."""
 
     BLOCK = 1 << 18
-    """Bytes drawn at a time: drawing is cheap in bulk."""
+    """Bytes of a block: what is left of one that is too short for the next masks is not used."""
+    PIECE = 1 << 9
+    """Words that are drawn first; then eight times as many, and so on: a small turn needs little of a block."""
 
     def __init__(self, seed: int, *coordinates: str | int) -> None:
-        self._rng = np.random.Generator(np.random.SFC64(fold(seed, "dropout", *coordinates)))
-        self._block, self._at = np.empty(0, dtype=np.uint8), 0
+        self._seed, self._coordinates = seed, coordinates
+        self._rng: np.random.Generator | None = None
+        self._words = np.empty(0, dtype=np.uint64)
+        self._block, self._drawn, self._at = self._words.view(np.uint8), 0, 0
 
     def octets(self, count: int) -> NDArray[np.uint8]:
         """The next ``count`` random bytes (the end of a block that is too short is left out)."""
         if self._at + count > self._block.size:
-            words = max(self.BLOCK, count) // 8 + 1
-            self._block = self._rng.integers(0, 2**64, words, dtype=np.uint64).view(np.uint8)
-            self._at = 0
+            self._draw(self._words.size)
+            self._words = np.empty(max(self.BLOCK, count) // 8 + 1, dtype=np.uint64)
+            self._block, self._drawn, self._at = self._words.view(np.uint8), 0, 0
         self._at += count
+        while 8 * self._drawn < self._at:
+            self._draw(max(self.PIECE, 8 * self._drawn))
         return self._block[self._at - count : self._at]
+
+    def _draw(self, words: int) -> None:
+        """The next words of the block; the same numbers come in whatever pieces they are drawn."""
+        if self._rng is None:
+            self._rng = np.random.Generator(np.random.SFC64(fold(self._seed, "dropout", *self._coordinates)))
+        last = min(self._drawn + words, self._words.size)
+        self._words[self._drawn : last] = self._rng.integers(0, 2**64, last - self._drawn, dtype=np.uint64)
+        self._drawn = last
 
     def factors(self, count: int, p: float) -> Tensor:
         """``count`` factors: 0 with chance p, else 1/(1-p).

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from pathlib import Path
+from typing import cast
+from weakref import WeakKeyDictionary
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from chase.core.errors import CheckpointError, SettingsError
 from chase.core.weights import Array, Weights, contiguous, read
 from chase.data.resident import Samples
+
+Place = tuple[str, dict[str, Tensor], str]
+"""A tensor of a network: its name, and where it is kept under which key."""
 
 
 class Net(nn.Module, ABC):
@@ -46,31 +52,85 @@ def with_embedding(net: nn.Module) -> Net:
     return net
 
 
+_NORMED: WeakKeyDictionary[nn.Module, bool] = WeakKeyDictionary()
+_PLACES: WeakKeyDictionary[nn.Module, list[Place] | None] = WeakKeyDictionary()
+
+
 def has_batch_norm(net: nn.Module) -> bool:
-    """Whether a forward pass in training mode mixes the samples of a batch."""
-    return any(isinstance(m, nn.modules.batchnorm._BatchNorm) for m in net.modules())
+    """Whether a forward pass in training mode mixes the samples of a batch; layers do not change after it is asked."""
+    if net not in _NORMED:
+        _NORMED[net] = any(isinstance(m, nn.modules.batchnorm._BatchNorm) for m in net.modules())
+    return _NORMED[net]
+
+
+def tensors_of(net: nn.Module) -> dict[str, Tensor]:
+    """All parameters and buffers by name, as ``state_dict`` gives them.
+
+    Where they are is looked up once: ``state_dict`` of a small network costs as much as a step of its training.
+    """
+    if net not in _PLACES:
+        _PLACES[net] = _places(net)
+    places = _PLACES[net]
+    if places is None:
+        return dict(net.state_dict())
+    return {name: holder[key] for name, holder, key in places}
+
+
+def _places(net: nn.Module) -> list[Place] | None:
+    """Where each tensor of ``state_dict`` is; None where a network gives others than its parameters and buffers."""
+    places: list[Place] = []
+    for prefix, module in net.named_modules(remove_duplicate=False):
+        buffers = {key for key in module._buffers if key not in module._non_persistent_buffers_set}
+        for held, keys in ((module._parameters, set(module._parameters)), (module._buffers, buffers)):
+            places += [
+                (f"{prefix}.{key}" if prefix else key, cast("dict[str, Tensor]", held), key)
+                for key, tensor in held.items()
+                if key in keys and tensor is not None
+            ]
+    found = net.state_dict()
+    same = list(found) == [name for name, _, _ in places]
+    if not same or any(found[n].data_ptr() != held[key].data_ptr() for n, held, key in places):
+        return None
+    return places
 
 
 def get_weights(net: nn.Module) -> dict[str, Array]:
     """A copy of all parameters and buffers as NumPy arrays."""
-    return {name: t.detach().cpu().numpy().copy() for name, t in net.state_dict().items()}
+    return {name: tensor.numpy(force=True).copy() for name, tensor in tensors_of(net).items()}
+
+
+_SOURCES: WeakKeyDictionary[nn.Module, tuple[list[Array], list[Tensor]]] = WeakKeyDictionary()
+"""The arrays that a network was filled with last, and the same as tensors: all clients of a round begin with them."""
 
 
 def set_weights(net: nn.Module, weights: Weights) -> None:
     """Copy weights into the net, in place."""
-    own = net.state_dict()
+    own = tensors_of(net)
     if own.keys() != weights.keys():
         odd = sorted(own.keys() ^ weights.keys())
         raise SettingsError(f"weights do not match the network: {', '.join(odd[:5])}")
+    arrays = [weights[name] for name in own]
+    known, sources = _SOURCES.get(net, ([], []))
+    if len(known) != len(arrays) or any(a is not b for a, b in zip(arrays, known, strict=True)):
+        sources = [_source(name, tensor, weights[name]) for name, tensor in own.items()]
+        if all(isinstance(array, np.ndarray) and array.flags.c_contiguous for array in arrays):  # none was copied
+            _SOURCES[net] = arrays, sources
     with torch.no_grad():
-        for name, tensor in own.items():
-            array = weights[name]
-            if tuple(tensor.shape) != array.shape:
-                raise SettingsError(
-                    f"weights do not match the network: '{name}' has shape {list(array.shape)}, "
-                    f"the network {list(tensor.shape)}"
-                )
-            tensor.copy_(torch.from_numpy(contiguous(array)))
+        torch._foreach_copy_(list(own.values()), sources)
+
+
+def _source(name: str, tensor: Tensor, array: Array) -> Tensor:
+    if tuple(tensor.shape) != array.shape:
+        raise SettingsError(
+            f"weights do not match the network: '{name}' has shape {list(array.shape)}, "
+            f"the network {list(tensor.shape)}"
+        )
+    return torch.from_numpy(_whole(array))
+
+
+def _whole(array: Array) -> Array:
+    """The array in one piece; one number that NumPy has taken out of its array is put back into one."""
+    return array if isinstance(array, np.ndarray) and array.flags.c_contiguous else contiguous(array)
 
 
 def start_from(net: nn.Module, path: Path) -> None:

@@ -70,6 +70,8 @@ class Checkpoint:
     def write_client(self, client: ClientId, round: int, state: Arrays | bytes) -> SavedState:
         """Add a client's state after its turn in ``round`` to this process's segment."""
         if self._segment is None or self._segment[0] != round:
+            if self._segment is not None:
+                self._segment[1].close()
             self._segment = round, SegmentWriter(self.path, f"{round:06d}-{self._writer}.states")
         return self._segment[1].add(state if isinstance(state, bytes) else to_bytes(state), round)
 

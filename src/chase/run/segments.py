@@ -8,19 +8,21 @@ hashed when it is read, so a resume reads the indexes and then only the states o
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+import os
+import weakref
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field, replace
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from safetensors import SafetensorError
-from safetensors.numpy import load
 
 from chase.core.errors import CheckpointError
 from chase.core.files import write_atomically, writing
 from chase.core.messages import ClientId
-from chase.core.weights import Array, Arrays, read, to_bytes
+from chase.core.weights import Array, Arrays, from_bytes, read, to_bytes
 
 Counts = tuple[int, ...]
 
@@ -64,42 +66,50 @@ def write_file(directory: Path, name: str, arrays: Arrays) -> SavedFile:
 
 
 class SegmentWriter:
-    """Adds states to a new file; what was added can be read at once."""
+    """Adds states to a new file; what was added can be read at once. The file is open until ``close`` or the end."""
 
     def __init__(self, directory: Path, name: str) -> None:
         self.name, self.path, self._at = name, directory / name, 0
         with writing(self.path):
             directory.mkdir(parents=True, exist_ok=True)
-            self.path.write_bytes(b"")
+            file = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666)
+        self._file, self.close = file, weakref.finalize(self, os.close, file)
 
     def add(self, blob: bytes, round: int) -> SavedState:
         """Where the state, which is of this round, is now."""
         saved = SavedState(self.name, self._at, len(blob), hashlib.sha256(blob).hexdigest(), round)
-        with writing(self.path), self.path.open("ab") as file:
-            file.write(blob)
+        with writing(self.path):
+            rest = memoryview(blob)
+            while rest:  # a write may be short
+                rest = rest[os.write(self._file, rest) :]
         self._at += len(blob)
         return saved
 
 
 def read_state(directory: Path, saved: SavedState) -> bytes:
     """A state as it was written; a damaged one names its segment."""
-    path = directory / saved.segment
+    return next(read_states(directory / saved.segment, [saved]))
+
+
+def read_states(path: Path, states: Iterable[SavedState]) -> Iterator[bytes]:
+    """States of one segment as they were written, each checked."""
     try:
         with path.open("rb") as file:
-            file.seek(saved.offset)
-            blob = file.read(saved.size)
+            for saved in states:
+                file.seek(saved.offset)
+                blob = file.read(saved.size)
+                if hashlib.sha256(blob).hexdigest() != saved.sha256:
+                    raise CheckpointError(f"{path} is damaged (the checksum of a client's state differs)")
+                yield blob
     except OSError as error:
         raise CheckpointError(f"cannot read {path}: {error.strerror or error}") from None
-    if hashlib.sha256(blob).hexdigest() != saved.sha256:
-        raise CheckpointError(f"{path} is damaged (the checksum of a client's state differs)")
-    return blob
 
 
 def state_arrays(blob: bytes) -> dict[str, Array]:
     """The arrays of a state."""
     try:
-        return dict(load(blob))
-    except (SafetensorError, ValueError) as error:
+        return from_bytes(blob)
+    except (LookupError, ValueError, TypeError) as error:
         raise CheckpointError(f"a client's saved state cannot be read: {error}") from error
 
 
@@ -165,12 +175,19 @@ def read_bundle(directory: Path, body: Mapping[str, Any]) -> Bundle:
 
 def merge(directory: Path, name: str, states: Mapping[ClientId, SavedState]) -> Bundle:
     """The states copied into one new segment; each is checked on the way."""
-    writer = SegmentWriter(directory, f"{name}.states")
-    moved = {
-        client: replace(writer.add(read_state(directory, saved), saved.round), counts=saved.counts)
-        for client, saved in sorted(states.items(), key=lambda item: (item[1].segment, item[1].offset))
-    }
+    moved: dict[ClientId, SavedState] = {}
+    by_segment = groupby(sorted(states.items(), key=lambda item: (item[1].segment, item[1].offset)), _segment_of)
+    with closing(SegmentWriter(directory, f"{name}.states")) as writer:
+        for segment, group in by_segment:
+            some = list(group)
+            blobs = read_states(directory / segment, [saved for _, saved in some])
+            for (client, saved), blob in zip(some, blobs, strict=True):
+                moved[client] = replace(writer.add(blob, saved.round), counts=saved.counts)
     return write_bundle(directory, name, moved)
+
+
+def _segment_of(item: tuple[ClientId, SavedState]) -> str:
+    return item[1].segment
 
 
 TIER = 4

@@ -85,9 +85,11 @@ def block_sum(parts: Sequence[Part]) -> BlockSum:
     sums: dict[str, Array] = {}
     largest: dict[str, Array] = {}
     for name, like in ordered[0][1].items():
-        if np.issubdtype(like.dtype, np.floating):
-            summed = np.zeros(like.shape, dtype=np.float64)
-            for _, arrays, weight in ordered:
+        if like.dtype.kind == "f":
+            _, first, weight = ordered[0]
+            summed = np.asarray(np.multiply(first[name], weight, dtype=np.float64))
+            summed += 0.0  # a sum from zero has no negative zeros
+            for _, arrays, weight in ordered[1:]:
                 summed += np.multiply(arrays[name], weight, dtype=np.float64)
             sums[name] = summed
         else:

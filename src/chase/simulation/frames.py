@@ -7,9 +7,7 @@ import socket
 import struct
 from typing import Any
 
-from safetensors.numpy import load
-
-from chase.core.weights import Array, Arrays, to_bytes
+from chase.core.weights import Array, Arrays, from_bytes, to_bytes
 
 _SIZES = struct.Struct("<II")
 
@@ -36,7 +34,7 @@ def receive(line: socket.socket) -> Frame:
     """The next frame, waited for."""
     head_size, blob_size = _SIZES.unpack(_exactly(line, _SIZES.size))
     header = json.loads(bytes(_exactly(line, head_size)))
-    arrays = load(bytes(_exactly(line, blob_size))) if blob_size else {}
+    arrays = from_bytes(_exactly(line, blob_size)) if blob_size else {}
     return header, arrays
 
 

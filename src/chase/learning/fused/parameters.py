@@ -22,20 +22,27 @@ class FlatParameters(ABC):
 
     def __init__(self, total: int) -> None:
         self.theta, self.velocity = torch.zeros(total), torch.zeros(total)
+        self._pairs: tuple[list[Tensor], list[Tensor]] = ([], [])
 
     @abstractmethod
     def pairs(self) -> list[tuple[Tensor, Tensor]]:
-        """(own, torch's) view of every parameter, with torch's shapes."""
+        """(own, torch's) view of every parameter, with torch's shapes: made once, for layers keep their parameters."""
+
+    def _known_pairs(self) -> tuple[list[Tensor], list[Tensor]]:
+        if not self._pairs[0]:
+            pairs = self.pairs()
+            self._pairs = [own for own, _ in pairs], [theirs for _, theirs in pairs]
+        return self._pairs
 
     @torch.no_grad()
     def load(self) -> None:
         """Take torch's parameters, with no momentum."""
-        for own, source in self.pairs():
-            own.copy_(source)
+        own, theirs = self._known_pairs()
+        torch._foreach_copy_(own, theirs)
         self.velocity.zero_()
 
     @torch.no_grad()
     def store(self) -> None:
         """Write the parameters back."""
-        for own, target in self.pairs():
-            target.copy_(own)
+        own, theirs = self._known_pairs()
+        torch._foreach_copy_(theirs, own)
