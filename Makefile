@@ -32,6 +32,7 @@ lint: $(READY)
 
 bench: $(READY)
 	$(BIN)/python -m benchmarks
+	$(BIN)/python -m benchmarks.own_networks
 	$(BIN)/python -m benchmarks.population
 
 clean:

@@ -3,6 +3,7 @@
     python -m benchmarks.population                    all sizes, each in a process of its own
     python -m benchmarks.population size 10000 workers one size
     python -m benchmarks.population flower 10000       Flower's simulation runtime (extra flwr[simulation])
+    python -m benchmarks.population nodes 10000        two Ray nodes against ``workers`` (extra ray)
 
 Seconds of a round are wall clock without evaluation, which does not depend on the clients; processor seconds are those
 of all processes and say what a round costs on a machine that does other things as well. The fixed cost of a client is
@@ -19,11 +20,14 @@ import subprocess
 import sys
 import tempfile
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import psutil
 import torch
+from rich.console import Console
+from rich.table import Table
 
 from benchmarks.common import generated
 from chase.client.build import build_net
@@ -97,7 +101,7 @@ def size(clients: int, engine: str, **changes: Any) -> dict[str, Any]:
         begun, used = time.perf_counter(), time.process_time()
         record = Record(out, settings.model_copy(update={"rounds": settings.rounds + 1}), experiment.record.run)
         resumed: list[tuple[float, float]] = []
-        Experiment(record, data, []).run(
+        done = Experiment(record, data, []).run(
             lambda metrics: resumed.append((time.perf_counter() - begun, time.process_time() - used))
         )
     later = metrics[2:]
@@ -120,6 +124,7 @@ def size(clients: int, engine: str, **changes: Any) -> dict[str, Any]:
         "memory_mb": max(mb for _, mb in seen),
         "data_mb": data.train.inputs.numel() / 2**20,
         "checkpoint_bytes_per_round": states / settings.rounds,
+        "resume_seconds": resumed[0][0] - done[-1]["seconds"],
         "resume_seconds_with_a_round": resumed[0][0],
         "resume_processor_seconds_of_the_main_process": resumed[0][1],
     }
@@ -192,6 +197,56 @@ def flower(clients: int) -> dict[str, Any]:
     return {"clients": clients, "took_part": took, "seconds_per_round": seconds, "turns_per_second": took / seconds}
 
 
+def nodes(clients: int) -> dict[str, Any]:
+    """Two Ray nodes of one core each on this machine against two workers, in turns: seconds per round of each."""
+    import ray
+    from ray.cluster_utils import Cluster
+
+    from chase.simulation import cluster
+
+    cluster.need_ray()
+    made = Cluster(initialize_head=True, head_node_args={"num_cpus": 0})
+    found: dict[str, list[dict[str, Any]]] = {"workers": [], "ray": []}
+    try:
+        for _ in range(2):
+            made.add_node(num_cpus=1)
+        for _ in range(2):
+            found["workers"].append(size(clients, "workers", workers=2))
+            found["ray"].append(size(clients, "ray", workers=2, ray_address=made.address))
+            ray.shutdown()
+    finally:
+        ray.shutdown()
+        made.shutdown()
+    seconds = {engine: min(row["seconds_per_round"] for row in rows) for engine, rows in found.items()}
+    return {"clients": clients, **seconds, "ray_against_workers": seconds["ray"] / seconds["workers"]}
+
+
+BARS = (
+    ("memory of all processes at 10,000 clients, MB", "under 2,048", lambda r: r["sizes"][10_000]["memory_mb"]),
+    ("fixed processor ms per client at 10,000", "at most 1.5", lambda r: r["sizes"][10_000]["fixed_ms_per_client"]),
+    (
+        "seconds before the first round, 100,000 clients",
+        "under 60",
+        lambda r: r["sizes"][100_000]["seconds_before_the_first_round"],
+    ),
+    ("seconds until a resumed round begins, 100,000", "under 10", lambda r: r["sizes"][100_000]["resume_seconds"]),
+    ("turns per second against Flower's simulation", "at least 20", lambda r: r["times_flower"]),
+    ("seconds per round on two Ray nodes against workers", "at most 1", lambda r: r["nodes"]["ray_against_workers"]),
+)
+
+
+def show(result: dict[str, Any]) -> None:
+    """The bars as a table; sizes that were not measured are left out."""
+    known = {**result, "sizes": {row["clients"]: row for row in result["population"]}}
+    table = Table(title="populations, measured in one run", title_justify="left")
+    for column in ("what", "bar", "measured"):
+        table.add_column(column)
+    for what, bar, read in BARS:
+        with suppress(KeyError):
+            table.add_row(what, bar, f"{read(known):.2f}")
+    Console(highlight=False).print(table)
+
+
 def apart(*arguments: str) -> dict[str, Any]:
     """One measurement in a process of its own."""
     command = [sys.executable, "-m", "benchmarks.population", *arguments]
@@ -206,19 +261,22 @@ def run(quick: bool) -> dict[str, Any]:
     """All sizes with workers; Flower's simulation beside the one with 10,000 clients (1,000 if quick)."""
     compared = 1_000 if quick else 10_000
     sizes = [apart("size", str(n), "workers") for n in (SIZES[:2] if quick else SIZES)]
-    theirs = apart("flower", str(compared))
+    theirs, both = apart("flower", str(compared)), apart("nodes", str(compared))
     ours = next(found for found in sizes if found["clients"] == compared)
     return {
         "population": sizes,
         "flower": theirs,
+        "nodes": both,
         "times_flower": ours["turns_per_second"] / theirs["turns_per_second"],
     }
 
 
 if __name__ == "__main__":
     if len(sys.argv) == 1:
-        print(json.dumps(run(False), indent=2))
-    elif sys.argv[1] == "flower":
-        print(json.dumps(flower(int(sys.argv[2]))))
+        result = run(False)
+        print(json.dumps(result, indent=2))
+        show(result)
+    elif sys.argv[1] in ("flower", "nodes"):
+        print(json.dumps({"flower": flower, "nodes": nodes}[sys.argv[1]](int(sys.argv[2]))))
     else:
         print(json.dumps(size(int(sys.argv[2]), sys.argv[3] if len(sys.argv) > 3 else "workers")))

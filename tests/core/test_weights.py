@@ -4,10 +4,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from safetensors.numpy import load
+from safetensors.numpy import load, save
 
 from chase.core.errors import CheckpointError, UpdateError
-from chase.core.weights import check_fits, digest, part_of, prefixed, read, to_bytes
+from chase.core.weights import check_fits, contiguous, digest, from_bytes, not_finite, part_of, prefixed, read, to_bytes
 
 
 def weights(*values: float, count: int = 0) -> dict[str, np.ndarray]:
@@ -78,3 +78,38 @@ def test_several_sets_fit_into_one_and_come_out_as_they_went_in() -> None:
     assert part_of(together, "one.").keys() == one.keys()
     assert np.array_equal(part_of(together, "other.")["w"], other["w"])
     assert part_of(together, "none.") == {}
+
+
+KINDS = ("f8", "f4", "f2", "i8", "u8", "i4", "u4", "i2", "u2", "i1", "u1", "?")
+NAMES = ('é"', "a.b", "x\x1f\n", "/z\\", "ü")
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_bytes_are_those_of_the_library_and_read_back(seed: int) -> None:
+    draw = np.random.default_rng(seed)
+    arrays = {
+        f"{draw.choice(NAMES)}{n}": np.asarray(draw.integers(0, 2, size=tuple(draw.integers(0, 4, size=n % 4)))).astype(
+            draw.choice(KINDS)
+        )
+        for n in range(1 + seed % 13)
+    } | {"strided": np.arange(12.0).reshape(3, 4)[:, ::2]}
+    note = {"format": "pt\n"} if seed % 2 else None
+    blob = save({name: contiguous(array) for name, array in arrays.items()}, metadata=note or {})
+    assert to_bytes(arrays, note) == blob
+    found = from_bytes(blob)
+    assert digest(found) == digest(arrays) == digest(load(blob))
+    assert all(array.flags.writeable for array in found.values())
+
+
+def test_types_that_the_format_names_otherwise_are_left_to_the_library() -> None:
+    arrays = {"c": np.array([1 + 2j], dtype=np.complex64), "a": np.ones(2, np.float32)}
+    assert to_bytes(arrays) == save(arrays, metadata={})
+
+
+@pytest.mark.parametrize("size", [3, 5000])
+def test_what_is_not_finite_is_found_by_name_however_large(size: int) -> None:
+    fine = {"a": np.ones(4, np.float32), "b": np.ones(size, np.float32), "n": np.array(3), "none": np.empty(0)}
+    assert not_finite(fine) is None
+    assert not_finite(fine | {"b": np.where(np.arange(size) == size - 1, np.nan, 1.0)}) == "b"
+    assert not_finite(fine | {"a": np.array([0.0, -np.inf])}) == "a"
+    assert not_finite({"n": np.array(3)}) is None

@@ -8,6 +8,7 @@ from hypothesis import given, reject
 from hypothesis import strategies as st
 
 from chase.core.errors import DataError
+from chase.core.randomness import rng
 from chase.data import partition
 
 
@@ -93,6 +94,20 @@ def test_dirichlet_refusals():
         partition.dirichlet(labels, 13, 1.0, 0)
     with pytest.raises(DataError, match="larger alpha"):
         partition.dirichlet(labels, 12, 1e-6, 0)
+
+
+def dealt_by_sorting(labels, clients, seed):
+    """The plain way to deal: sort all rows by owner, then cut."""
+    draw = rng(seed, "partition", "iid")
+    rows = np.concatenate([draw.permutation(np.flatnonzero(labels == c)) for c in np.unique(labels)])
+    owner = draw.permutation(clients)[np.arange(rows.size) % clients]
+    order = np.lexsort((rows, owner))
+    return np.split(rows[order], np.cumsum(np.bincount(owner, minlength=clients))[:-1])
+
+
+@given(labelled(), st.integers(1, 90), st.integers(0, 5))
+def test_iid_deals_as_the_plain_way(labels, clients, seed):
+    assert_same(partition.iid(labels, clients, seed), dealt_by_sorting(labels, clients, seed))
 
 
 @given(labelled(), st.integers(1, 15), st.integers(0, 5))

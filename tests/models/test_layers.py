@@ -2,11 +2,13 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import pytest
 import torch
 from support import tiny_net
 from torch import nn
 
+from chase.core.randomness import fold
 from chase.models.layers import Dropout, MaskSource, seed_dropout, xavier_
 
 
@@ -66,3 +68,25 @@ def test_a_net_starts_from_its_seed_alone() -> None:
     same, other = tiny_net(seed=1).state_dict(), tiny_net(seed=2).state_dict()
     assert all(torch.equal(one[name], same[name]) for name in one)
     assert not torch.equal(one["fc.weight"], other["fc.weight"])
+
+
+class AtOnce:
+    """The plain source: each block is drawn in one piece."""
+
+    def __init__(self, *coordinates: int) -> None:
+        self._rng = np.random.Generator(np.random.SFC64(fold(0, "dropout", *coordinates)))
+        self._block, self._at = np.empty(0, dtype=np.uint8), 0
+
+    def octets(self, count: int) -> np.ndarray:
+        if self._at + count > self._block.size:
+            words = max(MaskSource.BLOCK, count) // 8 + 1
+            self._block, self._at = self._rng.integers(0, 2**64, words, dtype=np.uint64).view(np.uint8), 0
+        self._at += count
+        return self._block[self._at - count : self._at]
+
+
+def test_bits_are_the_same_in_whatever_pieces_they_are_drawn() -> None:
+    draw = np.random.default_rng(0)
+    source, plain = MaskSource(0, 1, 2), AtOnce(1, 2)
+    for count in (*draw.integers(1, 60_000, size=40).tolist(), 5, MaskSource.BLOCK + 9, 3, 300_000, 1):
+        assert np.array_equal(source.octets(count), plain.octets(count))

@@ -14,7 +14,7 @@ from chase.core.errors import SettingsError
 from chase.core.weights import to_bytes
 from chase.models.catalog import NETS, TEXT_NETS, NetSpec, build
 from chase.models.layers import Dropout, MaskSource, seed_dropout
-from chase.models.net import Net, get_weights, has_batch_norm, set_weights, start_from
+from chase.models.net import Net, get_weights, has_batch_norm, set_weights, start_from, tensors_of
 from chase.server.aggregation import average
 
 SHAPES = {"tiny-cnn": (1, 8, 8), "mnist-cnn": (1, 28, 28), "emnist-cnn": (1, 28, 28)}
@@ -183,3 +183,59 @@ def test_own_networks(own):
 def test_networks_that_do_not_fit_are_refused_in_a_sentence(own, name, words):
     with pytest.raises(SettingsError, match=words):
         build(NetSpec(name, (1, 8, 8), 5, 0.0), 0)
+
+
+@pytest.mark.parametrize("name", NETS)
+def test_tensors_are_those_of_the_state_in_its_order(name):
+    net = build(spec_of(name), seed=1)
+    for _ in range(2):
+        found, state = tensors_of(net), net.state_dict()
+        assert list(found) == list(state)
+        assert all(found[key].data_ptr() == state[key].data_ptr() for key in state)
+
+
+class Tied(nn.Module):
+    """Two names for one layer, a buffer that is not saved, and one that is."""
+
+    def __init__(self):
+        super().__init__()
+        self.one = nn.Linear(3, 3)
+        self.two = self.one
+        self.register_buffer("kept", torch.ones(2))
+        self.register_buffer("dropped", torch.zeros(2), persistent=False)
+
+
+class Renamed(nn.Linear):
+    """A network that says itself what its state is."""
+
+    def state_dict(self, *arguments, **options):
+        return {f"x.{key}": value for key, value in super().state_dict(*arguments, **options).items()}
+
+
+@pytest.mark.parametrize("net", [Tied(), Renamed(2, 2)])
+def test_own_networks_with_unusual_states_keep_them(net):
+    assert list(get_weights(net)) == list(net.state_dict())
+    other = {key: np.full_like(array, 2.0) for key, array in get_weights(net).items()}
+    set_weights(net, other)
+    assert all((array == 2.0).all() for array in get_weights(net).values())
+
+
+def test_weights_set_again_are_those_given_now():
+    """What a network was filled with last is remembered: other arrays, and arrays changed since, count as they are."""
+    net = nn.Linear(2, 2)
+    first = get_weights(net)
+    set_weights(net, first)
+    with torch.no_grad():
+        net.weight.zero_()
+    set_weights(net, first)
+    assert np.array_equal(get_weights(net)["weight"], first["weight"])
+    set_weights(net, first | {"bias": np.ones(2, np.float32)})
+    assert get_weights(net)["bias"].tolist() == [1.0, 1.0]
+    turned = {"weight": np.arange(4, dtype=np.float32).reshape(2, 2).T, "bias": np.zeros(2, np.float32)}
+    set_weights(net, turned)
+    turned["weight"][0, 1] = 9.0
+    set_weights(net, turned)
+    assert get_weights(net)["weight"].tolist() == [[0.0, 9.0], [1.0, 3.0]]
+    net.weight = nn.Parameter(torch.zeros(2, 2))
+    set_weights(net, turned)
+    assert net.weight.tolist() == [[0.0, 9.0], [1.0, 3.0]]

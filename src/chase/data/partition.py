@@ -165,10 +165,15 @@ def iid(labels: Labels, clients: int, seed: int) -> list[SampleIds]:
     draw = rng(seed, "partition", "iid")
     rows = np.concatenate([draw.permutation(np.flatnonzero(labels == c)) for c in np.unique(labels)])
     dealt = draw.permutation(clients)
-    owner = dealt[np.arange(rows.size) % clients]
-    order = np.lexsort((rows, owner))
-    cuts = np.cumsum(np.bincount(owner, minlength=clients))[:-1]
-    return np.split(rows[order].astype(np.int64), cuts)
+    each, more = divmod(rows.size, clients)
+    table = np.full((each + 1, clients), np.iinfo(np.int64).max)  # dealt out in turn: column k is of client dealt[k]
+    table.reshape(-1)[: rows.size] = rows
+    parts = np.empty((clients, each + 1), dtype=np.int64)
+    parts[dealt] = table.T
+    parts.sort(axis=1)
+    sizes = np.empty(clients, dtype=np.int64)
+    sizes[dealt] = each + (np.arange(clients) < more)
+    return [part[:size] for part, size in zip(parts, sizes.tolist(), strict=True)]
 
 
 def natural_owners(sizes: Sequence[int], clients: int, more_than: int, seed: int) -> SampleIds:
