@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import socket
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,19 +16,20 @@ from support import final_weights, timeless
 
 from chase.cli.main import main
 from chase.core.errors import SettingsError
-from chase.core.weights import digest
+from chase.core.files import held_by
+from chase.core.weights import digest, to_bytes
 from chase.data import sources
 from chase.models.net import get_weights
 from chase.run.checkpoint import Checkpoint
 from chase.run.comparison import PLAN, plan_arms, write_arms
 from chase.run.engine import RoundResult
 from chase.run.experiment import Experiment
-from chase.run.record import Record
+from chase.run.record import LOCK, Record
 from chase.server.server import Server
-from chase.settings import Settings, load
+from chase.settings import Settings, from_mapping, load
 from chase.simulation import cluster
 from chase.simulation.inprocess import InProcess
-from chase.simulation.world import World
+from chase.simulation.world import World, load_data
 from chase.studies import on_ray
 from chase.studies.job import read_comparison
 from chase.studies.runner import look, run_jobs
@@ -55,17 +57,28 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
         made.shutdown()
 
 
+@pytest.fixture(scope="module")
+def shared_place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the nodes' caches are: nodes live on from test to test."""
+    return tmp_path_factory.mktemp("nodes")
+
+
 @pytest.fixture
-def two_nodes(made: Any, tmp_path: Path) -> Iterator[Any]:
-    """Adds two nodes, each with a core and a cache of decoded data of its own."""
-    added = []
-    for name in ("one", "two"):
-        own = {"CHASE_CACHE": str(tmp_path / name), MARKER: str(tmp_path / "waited")}
-        added.append(made.add_node(num_cpus=1, object_store_memory=100 * 2**20, env_vars=own))
-    yield added
-    for node in added:
-        if node in made.list_all_nodes():
-            made.remove_node(node, allow_graceful=False)
+def nodes(made: Any, shared_place: Path) -> Any:
+    """So many nodes, each with a core and a cache of decoded data of its own: those that are there, and new ones."""
+
+    def there(count: int) -> list[Any]:
+        alive = [node for node in made.list_all_nodes() if node is not made.head_node]
+        for _ in range(count - len(alive)):
+            own = {"CHASE_CACHE": str(shared_place / f"node{len(made.list_all_nodes())}-{len(STARTED)}")}
+            STARTED.append(made.add_node(num_cpus=1, object_store_memory=100 * 2**20, env_vars={**own, **waits}))
+        return [node for node in made.list_all_nodes() if node is not made.head_node]
+
+    waits = {MARKER: str(shared_place / "waited")}
+    return there
+
+
+STARTED: list[Any] = []
 
 
 def two_rounds(engine: Any, chosen: Settings, world: World, checkpoint: Checkpoint) -> list[tuple[str, Any, Any]]:
@@ -91,18 +104,22 @@ def table(directory: Path) -> Path:
 
 
 def test_a_job_resumes_elsewhere_when_its_node_dies_and_data_is_sent_to_nodes_without_it(
-    made: Any, two_nodes: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    made: Any, nodes: Any, shared_place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nodes neither see the directory of the jobs nor the file of the data, and each has a cache of its own."""
+    """Nodes see neither the directory of the jobs nor the files of data and first weights; each has its own cache."""
+    nodes(2)
     monkeypatch.setenv("CHASE_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setenv(MARKER, str(tmp_path / "waited"))
+    monkeypatch.setenv(MARKER, str(shared_place / "waited"))
     monkeypatch.chdir(table(tmp_path / "work"))
     values = {"data": "items.csv", "net": "mlp", "partition": "iid", "clients": 2, "rounds": 6, "local_epochs": 2}
+    first = get_weights(World.of(given := from_mapping(values).resolved(), load_data(given)).net())
+    Path("first.safetensors").write_bytes(to_bytes({name: 1.5 * array for name, array in first.items()}))
+    values |= {"init_weights": "first.safetensors"}
     arms = plan_arms({**values, "behaviour": "AbCo", "budget": 4}, ["held_job:WaitOnce"], [0])
     out = tmp_path / "out"
     write_arms(out, arms)
     work = read_comparison(out / PLAN)
-    jobs, running, died = look(work, work.jobs), list[Any](), list[str]()
+    jobs, running, died, holders = look(work, work.jobs), list[Any](), list[str](), list[Any]()
     start = on_ray.RunningOnRay._start
 
     def unseen(self: Any) -> None:
@@ -111,6 +128,7 @@ def test_a_job_resumes_elsewhere_when_its_node_dies_and_data_is_sent_to_nodes_wi
 
     def kill_its_node(some: Any) -> None:
         if some[0].rounds and not died:
+            holders.append(held_by(out / work.jobs[0].name / LOCK))
             died.append(running[0].node)
             node = next(n for n in made.list_all_nodes() if n.node_id == running[0].node)
             made.remove_node(node, allow_graceful=False)
@@ -127,8 +145,11 @@ def test_a_job_resumes_elsewhere_when_its_node_dies_and_data_is_sent_to_nodes_wi
     assert (jobs[0].problem, jobs[0].state) == ("", "done")
     assert len(died) == 1
     assert running[0].node not in ("", died[0])
-    entries = {place.parent.parent.name for place in tmp_path.glob("*/decoded/items-*")}
-    assert entries == {"cache", "one", "two"}
+    assert holders[0].pid == os.getpid(), "nobody may run the rounds here while they are run elsewhere"
+    assert held_by(out / work.jobs[0].name / LOCK) is None
+    assert len(list(shared_place.glob("*/decoded/items-*"))) == 2
+    assert len(list(shared_place.glob("*/weights/*.safetensors"))) == 2
+    assert list((tmp_path / "cache" / "decoded").glob("items-*"))
 
     job = work.jobs[0]
     Experiment.begin(job.settings, tmp_path / "here").run()
@@ -139,8 +160,9 @@ def test_a_job_resumes_elsewhere_when_its_node_dies_and_data_is_sent_to_nodes_wi
 
 
 def test_a_comparison_on_a_cluster_ends_as_one_on_this_machine(
-    made: Any, two_nodes: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    made: Any, nodes: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    nodes(1)
     monkeypatch.chdir(tmp_path)
     small = ["--set", "clients=2", "--set", "local_epochs=2", "--rounds", "2", "--seeds", "1"]
     command = ["chase", "run", "digits", "--strategy", "random,margin", *small, "--out"]
@@ -157,12 +179,10 @@ def test_a_comparison_on_a_cluster_ends_as_one_on_this_machine(
     assert Path("there/report.html").is_file()
 
 
-def test_two_nodes_give_the_same_bits_and_a_node_that_dies_costs_nothing(
-    made: Any, two_nodes: Any, tmp_path: Path
-) -> None:
+def test_two_nodes_give_the_same_bits_and_a_node_that_dies_costs_nothing(made: Any, nodes: Any, tmp_path: Path) -> None:
     from chase.simulation.ray import OnRay
 
-    second = two_nodes[1]
+    second = nodes(2)[1]
     chosen = settings()
     world = World.of(chosen, sources.load("digits"))
     plain = Checkpoint(tmp_path / "plain")

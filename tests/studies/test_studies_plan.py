@@ -11,7 +11,7 @@ from chase.core.errors import ChaseError, SettingsError
 from chase.settings import from_mapping
 from chase.simulation.world import load_data
 from chase.studies.catalog import STUDIES, find_study
-from chase.studies.estimate import Sizes, Speed, held, seconds_per_round, work
+from chase.studies.estimate import Sizes, Speed, held, seconds_per_round, shortages_of, sizes_of, work
 from chase.studies.plan import Options, StudyPlan, plan, plans_in, write_plan
 from chase.studies.repeat import preset_of
 from chase.studies.runner import look
@@ -154,6 +154,24 @@ def test_an_own_table_that_a_run_accepts_is_estimated_too(tmp_path: Path) -> Non
     assert seconds_per_round(settings) > 0
     alone = settings.model_copy(update={"clients": 1})
     assert held(alone, data) == 15 < held(settings, data) == len(data.train)
+
+
+def test_the_estimate_counts_all_owners_where_all_are_clients(tmp_path: Path) -> None:
+    """Six owners, two of whom take part: as much as six clients, although the setting says one."""
+    rows = [f"{n % 7},{n % 5},{'ab'[n % 2]},{n % 6}" for n in range(120)]
+    (tmp_path / "items.csv").write_text("\n".join(["x,y,label,ward", *rows]))
+    own = {"data": str(tmp_path / "items.csv"), "site_column": "ward", "partition": "natural", "net": "mlp"}
+    named = from_mapping({**own, "clients": 6, "away": 0.5, "share_of_clients": 1 / 3}).resolved()
+    every = from_mapping({**own, "owners": "all", "away": 0.5, "share_of_clients": 1 / 3}).resolved()
+    data = load_data(every)
+    assert sizes_of(every, data) == Sizes(len(data.train), len(data.test), 6)
+    assert sizes_of(named, data) == Sizes(len(data.train), len(data.test))
+    speed = Speed(step=1.0, inference=0.1)
+    assert work(every, sizes_of(every, data), speed) == work(named, sizes_of(named, data), speed)
+    there = named.model_copy(update={"away": 0.0})
+    assert work(there, sizes_of(there, data), speed) == work(named, sizes_of(named, data), speed), "a third is there"
+    assert seconds_per_round(every) > 0
+    assert shortages_of(every) == shortages_of(named)
 
 
 def test_the_estimate_counts_the_start_of_a_process(tmp_path: Path) -> None:

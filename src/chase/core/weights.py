@@ -25,9 +25,25 @@ Weights = Mapping[str, Array]
 Arrays = Mapping[str, Array]
 
 
-_TYPES = ("U64 <u8", "I64 <i8", "F64 <f8", "F32 <f4", "U32 <u4", "I32 <i4", "F16 <f2", "U16 <u2", "I16 <i2")
-_TYPES += ("I8 |i1", "U8 |u1", "BOOL |b1")
-_CODES = {np.dtype(text.split()[1]): (rank, text.split()[0]) for rank, text in enumerate(_TYPES)}
+_CODES = {
+    np.dtype(kind): (rank, code)
+    for rank, (code, kind) in enumerate(
+        {
+            "U64": "<u8",
+            "I64": "<i8",
+            "F64": "<f8",
+            "F32": "<f4",
+            "U32": "<u4",
+            "I32": "<i4",
+            "F16": "<f2",
+            "U16": "<u2",
+            "I16": "<i2",
+            "I8": "|i1",
+            "U8": "|u1",
+            "BOOL": "|b1",
+        }.items()
+    )
+}
 """What the safetensors format calls a type, and the place of its arrays in a file: larger items come first."""
 _quoted = json.JSONEncoder(ensure_ascii=False).encode
 _BY_CODE = {code: kind for kind, (_, code) in _CODES.items()}
@@ -103,7 +119,8 @@ def to_bytes(arrays: Arrays, note: Mapping[str, str] | None = None) -> bytes:
         at = end
     head = f"{{{','.join(about)}}}".encode()
     head += b" " * (-len(head) % 8)
-    return b"".join([len(head).to_bytes(8, "little"), head, *(np.ascontiguousarray(arrays[n]) for _, _, n in order)])
+    values = [np.ascontiguousarray(arrays[name]).data for _, _, name in order]
+    return b"".join([len(head).to_bytes(8, "little"), head, *values])
 
 
 def from_bytes(blob: bytes | bytearray) -> dict[str, Array]:

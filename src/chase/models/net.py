@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import cast
@@ -133,8 +134,13 @@ def _whole(array: Array) -> Array:
     return array if isinstance(array, np.ndarray) and array.flags.c_contiguous else contiguous(array)
 
 
+SENT_WEIGHTS = "CHASE_SENT_WEIGHTS"
+"""Environment of a job on a machine without the file of ``init_weights``: where the copy is that was sent there."""
+
+
 def start_from(net: nn.Module, path: Path) -> None:
     """Fill the net from a safetensors file; a file of another network is refused."""
+    path = Path(os.environ.get(SENT_WEIGHTS) or path)
     if not path.is_file():
         raise SettingsError(f"init_weights = {path} does not exist; give a safetensors file")
     try:

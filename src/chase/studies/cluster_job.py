@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shutil
 import signal
@@ -15,6 +16,8 @@ from typing import Any
 
 from chase.core.files import write_atomically
 from chase.data.cache import cache_root, read_entry, receive_entry
+from chase.models.net import SENT_WEIGHTS
+from chase.run.record import LOCK
 from chase.simulation.cluster import ClusterError, versions
 from chase.studies.data_for_nodes import Pieces
 from chase.studies.job import log_of
@@ -24,10 +27,10 @@ Files = dict[str, bytes]
 
 
 def read_files(directory: Path, known: Mapping[str, tuple[int, int]]) -> tuple[Files, dict[str, tuple[int, int]]]:
-    """The files that differ from what is known, and size and time of all."""
+    """The files that differ from what is known, and size and time of all; each side has locks of its own."""
     found: dict[str, tuple[int, int]] = {}
     changed: Files = {}
-    for path in sorted(p for p in directory.rglob("*") if p.is_file()):
+    for path in sorted(p for p in directory.rglob("*") if p.is_file() and not p.name.startswith(LOCK)):
         name, about = path.relative_to(directory).as_posix(), path.stat()
         found[name] = about.st_size, about.st_mtime_ns
         if known.get(name) != found[name]:
@@ -40,14 +43,22 @@ def write_files(directory: Path, changed: Mapping[str, bytes], names: frozenset[
     for name in sorted(changed, key=lambda n: (n.startswith("checkpoint/") and n.endswith(".json"), n)):
         write_atomically(directory / name, changed[name])
     for path in directory.rglob("*"):
-        if path.is_file() and path.relative_to(directory).as_posix() not in names:
+        kept = path.name.startswith(LOCK) or path.relative_to(directory).as_posix() in names
+        if path.is_file() and not kept:
             path.unlink(missing_ok=True)
+
+
+def checksum(path: Path) -> str:
+    """Of a file; empty if there is none."""
+    return hashlib.sha256(path.read_bytes()).hexdigest() if os.path.isfile(path) else ""
 
 
 class JobOnNode:
     """One job in a process of its own, on whichever node this is."""
 
-    def __init__(self, plan: bytes, where: str, job: str, token: str, entry: str) -> None:
+    def __init__(self, plan: bytes, where: str, job: str, token: str, entry: str, weights: tuple[str, str]) -> None:
+        """``weights``: path and checksum of the file of ``init_weights``, where there is one."""
+        self._weights, self._checksum = weights
         self._job, self._entry, self._known = job, entry, dict[str, tuple[int, int]]()
         there = Path(where)
         self._shared = (there.parent / token).is_file()
@@ -64,12 +75,14 @@ class JobOnNode:
         node = ray.util.get_node_ip_address()  # type: ignore[no-untyped-call]
         lacks = bool(self._entry) and read_entry(self._entry) is None
         where = {"node": node, "node_id": ray.get_runtime_context().get_node_id()}
-        return {**where, "lacks": lacks, "shared": self._shared, **versions()}
+        without = bool(self._checksum) and checksum(Path(self._weights)) != self._checksum
+        return {**where, "lacks": lacks, "lacks_weights": without, "shared": self._shared, **versions()}
 
-    def begin(self, files: Files, data: Pieces) -> None:
-        """Start the job from what its run directory holds; data that came is kept for the next jobs."""
+    def begin(self, files: Files, data: Pieces, weights: bytes | None = None) -> None:
+        """Start the job from what its run directory holds; data and weights that came are kept for the next jobs."""
         if data:
             self._receive(data)
+        sent = {} if weights is None else {SENT_WEIGHTS: str(self._keep_weights(weights))}
         if not self._shared:
             write_files(self._place / self._job, files, frozenset(files))
             _, self._known = read_files(self._place / self._job, {})
@@ -78,8 +91,14 @@ class JobOnNode:
         command = [sys.executable, "-m", "chase.studies.job", str(self._plan), self._job, self._entry]
         with log.open("wb") as said:
             self._process = subprocess.Popen(
-                command, stdin=subprocess.PIPE, stdout=said, stderr=said, env={**os.environ, **ONE_THREAD}
+                command, stdin=subprocess.PIPE, stdout=said, stderr=said, env={**os.environ, **ONE_THREAD, **sent}
             )
+
+    def _keep_weights(self, content: bytes) -> Path:
+        path = cache_root() / "weights" / f"{self._checksum}.safetensors"
+        if checksum(path) != self._checksum:
+            write_atomically(path, content, refusal=ClusterError)
+        return path
 
     def _receive(self, data: Pieces) -> None:
         import ray

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
+import os
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -24,6 +27,7 @@ class DataForNodes:
         self._ray = ray
         self._entries: dict[tuple[str, str, str], str] = {}
         self._sent: dict[str, Pieces] = {}
+        self._weights: dict[str, tuple[str, Any]] = {}
 
     def entry(self, settings: Settings) -> str:
         """The cache's name for the data of a job; empty where each node makes it by itself (digits)."""
@@ -32,6 +36,16 @@ class DataForNodes:
             found = sources.decoded(settings.data, settings.data_dir, settings.data_options)
             self._entries[key] = "" if found is None else found.entry
         return self._entries[key]
+
+    def weights(self, settings: Settings) -> tuple[str, Any]:
+        """The checksum of the file of ``init_weights`` and a reference to its content; both empty without one."""
+        path = settings.init_weights
+        if not path or not os.path.isfile(path):  # a job says itself that the file is missing
+            return "", None
+        if path not in self._weights:
+            content = Path(path).read_bytes()
+            self._weights[path] = hashlib.sha256(content).hexdigest(), self._ray.put(content)
+        return self._weights[path]
 
     def pieces(self, entry: str) -> Pieces:
         """References to the files of an entry."""

@@ -19,10 +19,10 @@ from chase.data.resident import DataSet
 from chase.learning.training import TrainingOptions, TrainingTask, train
 from chase.run.experiment import net_spec
 from chase.settings import DataSettings, Settings
-from chase.simulation.world import count_coverage, load_data, shortages, split_among_clients
+from chase.simulation.world import count_coverage, load_data, shortages, split_among_clients, with_all_owners
 
 SAMPLE_LABELS, SAMPLE_WATCHED, SAMPLE_EPOCHS = 100, 400, 2
-DECISIVE = {*DataSettings.model_fields, "clients", "partition", "min_owned", "net", "dropout", "batch_size"}
+DECISIVE = {*DataSettings.model_fields, "clients", "partition", "min_owned", "owners", "net", "dropout", "batch_size"}
 """Settings that the speed of a network on a data set depends on."""
 ALIGNED_STEP = 2.2
 """A step with alignment has a second batch, and its loss."""
@@ -47,6 +47,8 @@ class Sizes:
     train: int
     """Samples of all clients together."""
     test: int
+    clients: int = 0
+    """How many clients there are, where the data decides it (``owners = all``); else 0."""
 
 
 def measure(settings: Settings, data: DataSet) -> Speed:
@@ -80,7 +82,13 @@ def measured(key: str) -> tuple[Speed, Sizes, float]:
     start = time.perf_counter()
     load_data(settings)  # a job finds it decoded, as this second time
     loading = time.perf_counter() - start
-    return measure(settings, data), Sizes(held(settings, data), len(data.test)), loading
+    return measure(settings, data), sizes_of(settings, data), loading
+
+
+def sizes_of(settings: Settings, data: DataSet) -> Sizes:
+    """What the work of these settings depends on in this data."""
+    named = with_all_owners(settings, data)
+    return Sizes(held(named, data), len(data.test), named.clients if settings.owners == "all" else 0)
 
 
 def held(settings: Settings, data: DataSet) -> int:
@@ -93,6 +101,7 @@ def held(settings: Settings, data: DataSet) -> int:
 def shortages_of(settings: Settings) -> list[str]:
     """What the data cannot give over the rounds of a job, told before it runs."""
     data = load_data(settings)
+    settings = with_all_owners(settings, data)
     return shortages(settings, count_coverage(settings, data, split_among_clients(settings, data)))
 
 
@@ -135,8 +144,9 @@ def work(settings: Settings, sizes: Sizes, speed: Speed) -> float:
     if settings.learner == "closed-form":
         tested = min(sizes.test, settings.test_limit or sizes.test)
         return SOLVING + FEATURES * (settings.data_share * sizes.train + tested) / settings.rounds
-    share = settings.take_part * settings.share_of_clients
-    pool = settings.data_share * sizes.train / settings.clients
+    clients = sizes.clients or settings.clients
+    share = settings.take_part * min(settings.share_of_clients, 1 - settings.away)
+    pool = settings.data_share * sizes.train / clients
     rate, asking = asks_a_turn(settings)
     labeled = min(pool, settings.initial_labels * pool + rate * settings.rounds / 2)
     free = pool - labeled
@@ -152,6 +162,6 @@ def work(settings: Settings, sizes: Sizes, speed: Speed) -> float:
     tests = (
         min(sizes.test, settings.test_limit or sizes.test)
         / settings.eval_every
-        * (settings.clients if settings.form == "isolated" else 1)
+        * (clients if settings.form == "isolated" else 1)
     )
-    return settings.clients * share * (steps * speed.step + inferences * speed.inference) + tests * speed.inference
+    return clients * share * (steps * speed.step + inferences * speed.inference) + tests * speed.inference

@@ -11,11 +11,13 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from typing import Any
 
 from chase.core.errors import ChaseError
-from chase.core.files import write_atomically
+from chase.core.files import Held, locked, write_atomically
 from chase.run import data_check
+from chase.run.record import LOCK
 from chase.simulation.cluster import ClusterError, check_same, connect
 from chase.studies.cluster_job import JobOnNode, read_files, write_files
 from chase.studies.data_for_nodes import DataForNodes
@@ -39,6 +41,8 @@ class RunningOnRay:
         self._name, self._deaths = progress.job.name, 0
         self._run = plan.directory / self._name
         self._entry = data.entry(progress.job.settings)
+        self._checksum, self._weights = data.weights(progress.job.settings)
+        self._held = ExitStack()
         self._token = f".on-ray-{secrets.token_hex(8)}"
         (plan.directory / self._token).touch()
         self._failure = failure_of(plan.directory, self._name)
@@ -51,7 +55,8 @@ class RunningOnRay:
     def _start(self) -> None:
         remote = self._ray.remote(num_cpus=1, max_restarts=0, scheduling_strategy="SPREAD")(JobOnNode)
         path = self._plan.path.resolve()
-        self._actor = remote.remote(path.read_bytes(), str(path), self._name, self._token, self._entry)
+        weights = self.progress.job.settings.init_weights, self._checksum
+        self._actor = remote.remote(path.read_bytes(), str(path), self._name, self._token, self._entry, weights)
         self._asked, self._last = self._actor.about.remote(), 0.0
         self._take: Callable[[Any], bool] = self._took_about
 
@@ -77,10 +82,21 @@ class RunningOnRay:
         """The node is known: it gets what it lacks, and begins."""
         check_same(answer["node"], answer)
         self.node = answer["node_id"]
+        if not answer["shared"]:
+            try:
+                self._hold()
+            except Held as error:
+                return self._finish(2, f"{self._run} is being run by another process ({error.holder})")
         files, _ = read_files(self._run, {}) if self._run.is_dir() and not answer["shared"] else ({}, {})
         data = self._data.pieces(self._entry) if answer["lacks"] else {}
-        self._asked, self._take = self._actor.begin.remote(files, data), self._began
+        weights = self._weights if answer["lacks_weights"] else None
+        self._asked, self._take = self._actor.begin.remote(files, data, weights), self._began
         return False
+
+    def _hold(self) -> None:
+        """Nobody else runs the rounds of the run directory here while they are run elsewhere."""
+        self._held.close()
+        self._held.enter_context(locked(self._run / LOCK))
 
     def _began(self, _: Any) -> bool:
         self._last = time.monotonic()
@@ -130,6 +146,7 @@ class RunningOnRay:
 
     def _end(self) -> None:
         self._ray.kill(self._actor)
+        self._held.close()
         (self._plan.directory / self._token).unlink(missing_ok=True)
 
 
