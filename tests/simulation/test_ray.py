@@ -257,6 +257,23 @@ def test_an_address_where_nothing_listens_is_refused_at_once(monkeypatch: pytest
         cluster.connect(f"127.0.0.1:{port}", 1)
 
 
+@pytest.mark.parametrize("command", [["study", "ablation"], ["run", "digits", "--strategy", "random,margin"]])
+def test_commands_refuse_such_an_address_before_they_plan_anything(
+    command: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    out = tmp_path / "out"
+    monkeypatch.setattr(sources, "load", lambda *given: pytest.fail("data was loaded first"))
+    where = ["--out", str(out), "--on", "ray", "--address", f"127.0.0.1:{port}"]
+    monkeypatch.setattr("sys.argv", ["chase", *command, *where])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 2
+    assert f"the Ray cluster at 127.0.0.1:{port} cannot be reached" in capsys.readouterr().err
+    assert not out.exists()
+
+
 def test_a_person_or_another_device_is_not_run_on_a_cluster() -> None:
     with pytest.raises(SettingsError, match="annotator = 'page' works on one machine only, but engine = 'ray'"):
         settings(annotator="page")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from chase.core.errors import SettingsError
-from chase.simulation.cluster import need_ray
+from chase.simulation.cluster import check_answers, need_ray
 from chase.simulation.engines import cores
 
 if TYPE_CHECKING:
@@ -39,10 +39,11 @@ def clients_on(on: str, address: str) -> dict[str, str]:
 
 
 def check_on(on: str, address: str) -> None:
-    """Refuse a place that is not known, an address without --on ray, and a missing extra."""
+    """Refuse a place that is not known, an address without --on ray or that does not answer, and a missing extra."""
     if on not in ("here", "ray"):
         raise SettingsError(f"--on {on} is invalid: use here or ray")
     if address and on != "ray":
         raise SettingsError(f"--address {address} is for a Ray cluster: add --on ray")
     if on == "ray":
         need_ray()
+        check_answers(address)  # before data is loaded and work is planned
