@@ -13,6 +13,7 @@ import selectors
 import socket
 import subprocess
 import sys
+from collections import defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -117,9 +118,12 @@ class Workers:
         intake, journal = Intake(self._settings, orders), dict[ClientId, list[dict[str, Any]]]()
 
         def take(answer: frames.Frame) -> None:
-            header, arrays = answer
-            for number, turn in enumerate(header["turns"]):
-                client, metrics, own = turn["client"], turn["metrics"], part_of(arrays, f"{number}/")
+            header, by_turn = answer[0], defaultdict[str, dict[str, Array]](dict)
+            for name, array in answer[1].items():
+                number, _, rest = name.partition("/")
+                by_turn[number][rest] = array
+            for place, turn in enumerate(header["turns"]):
+                client, metrics, own = turn["client"], turn["metrics"], by_turn[str(place)]
                 weights, extras, round = part_of(own, "w."), part_of(own, "x."), orders[turn["client"]].round
                 intake.take(ClientUpdate(client, round, weights, turn["num_labeled"], metrics, extras))
                 journal[client] = turn["journal"]
