@@ -101,7 +101,7 @@ def size(clients: int, engine: str, **changes: Any) -> dict[str, Any]:
         begun, used = time.perf_counter(), time.process_time()
         record = Record(out, settings.model_copy(update={"rounds": settings.rounds + 1}), experiment.record.run)
         resumed: list[tuple[float, float]] = []
-        done = Experiment(record, data, []).run(
+        Experiment(record, data, []).run(
             lambda metrics: resumed.append((time.perf_counter() - begun, time.process_time() - used))
         )
     later = metrics[2:]
@@ -124,7 +124,6 @@ def size(clients: int, engine: str, **changes: Any) -> dict[str, Any]:
         "memory_mb": max(mb for _, mb in seen),
         "data_mb": data.train.inputs.numel() / 2**20,
         "checkpoint_bytes_per_round": states / settings.rounds,
-        "resume_seconds": resumed[0][0] - done[-1]["seconds"],
         "resume_seconds_with_a_round": resumed[0][0],
         "resume_processor_seconds_of_the_main_process": resumed[0][1],
     }
@@ -229,7 +228,11 @@ BARS = (
         "under 60",
         lambda r: r["sizes"][100_000]["seconds_before_the_first_round"],
     ),
-    ("seconds until a resumed round begins, 100,000", "under 10", lambda r: r["sizes"][100_000]["resume_seconds"]),
+    (
+        "seconds to resume to the end of a round, 100,000",
+        "under 10",
+        lambda r: r["sizes"][100_000]["resume_seconds_with_a_round"],
+    ),
     ("turns per second against Flower's simulation", "at least 20", lambda r: r["times_flower"]),
     ("seconds per round on two Ray nodes against workers", "at most 1", lambda r: r["nodes"]["ray_against_workers"]),
 )
