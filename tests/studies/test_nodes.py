@@ -18,9 +18,9 @@ from chase.models.net import SENT_WEIGHTS, get_weights, start_from
 from chase.run.comparison import PLAN, plan_arms, write_arms
 from chase.run.record import LOCK
 from chase.simulation.cluster import versions
+from chase.studies.cluster_job import JobOnNode, checksum, read_files, write_files
 from chase.studies.data_for_nodes import DataForNodes
 from chase.studies.job import read_comparison
-from chase.studies.node import JobOnNode, checksum, read_files, write_files
 from chase.studies.on_ray import RunningOnRay
 from chase.studies.runner import look
 
