@@ -136,6 +136,9 @@ def test_one_setting_is_explained(chase):
     assert 'default: "fail"' in out
     assert "allowed: fail, skip" in out
     assert "allowed: a number, more than 0" in chase("list", "lr").out
+    both = chase("list", "data").out  # a setting and a group
+    assert "default: " in both
+    assert "settings: data (" in both
     assert "[classes]" in chase("list", "settings").out.replace("\n", "")  # not swallowed as markup
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from homes import ANIMALS, image_home
+from homes import ANIMALS, ask, image_home
 
 from chase.annotation.annotator import SECOND_OPINION, Question
 from chase.annotation.behaviour import Behaviour
@@ -18,10 +18,12 @@ from chase.client.turn import Client
 from chase.core.errors import CheckpointError, ClientError
 from chase.core.messages import RoundOrder
 from chase.core.weights import digest
+from chase.home.again import panel_of
 from chase.home.home import Home
 from chase.home.inbox import Given
 from chase.home.shared import SharedPage
 from chase.home.store import ClientStore, resident
+from chase.home.team import initial_labels, set_gold
 from chase.models.catalog import NetSpec, build
 from chase.models.net import get_weights
 from chase.settings import from_mapping
@@ -194,6 +196,23 @@ def test_a_conflict_waits_for_the_adjudicator_and_holds_no_place(home: Home, mon
     assert not any(q.sample == samples[0] for q in turn.questions)
     assert [review["why"] for review in home.inbox.verdicts.reviews()] == ["conflict"]
     assert turn.state.labels_of(np.array(samples[:1])).tolist() == [2], "what training uses stands"
+
+
+def test_gold_questions_are_no_second_opinions(tmp_path: Path) -> None:
+    home = image_home(tmp_path / "gold", initial={0: 1, 1: 2, 2: 0, 3: 1})
+    anna, ben = (home.people.named(name).id for name in ("anna", "ben"))
+    set_gold(home, initial_labels(home))
+    ask(home, range(5, 15))
+    for sample in range(5, 15):
+        home.inbox.answer(Given(sample, 1, anna))
+    home.policies.change({"gold_share": 0.5})
+    home.inbox.file([Question(sample, 4, 3, SECOND_OPINION, 0, 0.9, again=True) for sample in (5, 6)])
+    queue = home.inbox.next_for(ben, 20)
+    assert len(queue) > 2, "gold questions are mixed in"
+    assert panel_of(home).waiting == {5: 3, 6: 3}
+    for question in queue:
+        home.inbox.answer(Given(question["sample"], 1, ben, question=question["id"]))
+    assert (panel_of(home).given, panel_of(home).waiting) == (2, {})
 
 
 def test_the_clients_of_one_page_ask_again_too(home: Home) -> None:

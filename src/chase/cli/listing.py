@@ -123,7 +123,9 @@ def show_list(
     settings = kinds.pop("settings")
     if what in settings:
         show_setting(what)
-        return
+        if what not in groups:
+            return
+        print()
     tables = {title: (title, entries) for title, entries in kinds.items()}
     for name, group in groups.items():
         inside = {key: settings[key] for key in group["settings"]}

@@ -145,7 +145,11 @@ def audit(
     home: HomeArg,
     out: OutOpt = None,
     last: Annotated[
-        str, typer.Option("--last", help="A hash that the log ended with earlier; the check fails without it.")
+        str,
+        typer.Option(
+            "--last",
+            help="Hash noted earlier as the last of the log; the check fails if the log no longer contains it.",
+        ),
     ] = "",
 ) -> None:
     """Check the audit log and write it as JSON lines: who did what, when, having seen what."""

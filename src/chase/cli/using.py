@@ -23,7 +23,7 @@ OutOpt = Annotated[Path | None, typer.Option("--out", "-o", help="Directory to w
 FormatOpt = Annotated[
     str, typer.Option("--format", "-f", help="torchscript (with a Python loader), onnx, or weights alone.")
 ]
-WhichOpt = Annotated[str, typer.Option("--which", help="last, or best: the round with the highest test accuracy.")]
+WhichOpt = Annotated[str, typer.Option("--which", help="last, or best: the round with the best main metric.")]
 FilesArg = Annotated[
     list[Path],
     typer.Argument(metavar="PATHS...", help="Images, folders of images, UTF-8 text files, CSV or parquet files."),

@@ -26,18 +26,20 @@ IMPORT = "import"
 def panel_of(home: Home, own: Collection[int] | None = None) -> Panel:
     """What people said, of these samples only where ``own`` is given.
 
-    A sample about which answers differ waits for an adjudicator: it is closed.
+    A sample about which answers differ waits for an adjudicator: it is closed. Gold questions, which look like the
+    question that they precede, are no second opinions.
     """
     numbers = {one.name: one.id for one in home.people.everybody()}
     rows = [(s, numbers[who], c) for s, who, c in home.ledger.votes() if own is None or s in own]
     with home.database.reading() as db:
         asked = db.execute(
-            f"SELECT sample, turn, votes < wanted AS open FROM questions WHERE strategy = ? AND {OPEN}",
+            f"SELECT sample, turn, votes < wanted AS open FROM questions"
+            f" WHERE strategy = ? AND gold_for IS NULL AND {OPEN}",
             (SECOND_OPINION,),
         ).fetchall()
         given = db.execute(
             "SELECT DISTINCT a.sample, a.question, a.annotator FROM answers a JOIN questions q ON q.id = a.question"
-            " WHERE q.strategy = ? AND a.retracted_at IS NULL AND NOT a.decides",
+            " WHERE q.strategy = ? AND q.gold_for IS NULL AND a.retracted_at IS NULL AND NOT a.decides",
             (SECOND_OPINION,),
         ).fetchall()
     mine = [row for row in asked if own is None or row["sample"] in own]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import resource
 import time
 from typing import Any
 
@@ -20,6 +19,10 @@ LOGGERS = ("uvicorn.error", "asyncio")
 
 def most_connections() -> int:
     """As many as the process may open, with room left for files: a quarter of its descriptors, 200 at most."""
+    try:
+        import resource  # not on Windows
+    except ImportError:
+        return MOST_CONNECTIONS
     limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return MOST_CONNECTIONS if limit == resource.RLIM_INFINITY else max(16, min(MOST_CONNECTIONS, limit // 4))
 
