@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+import subprocess
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 from PIL import Image
 
 from chase.annotation.annotator import Question
@@ -56,10 +59,22 @@ def ask(home: Home, samples: range | list[int], round: int = 2, thoughts: bool =
     home.inbox.file([Question(s, round, round - 1, "chase", 4, 4.0, top) for s in samples])
 
 
+def certificate(folder: Path) -> dict[str, Path]:
+    """A new certificate of localhost and its key."""
+    if shutil.which("openssl") is None:
+        pytest.skip("no openssl here to make a certificate with")
+    found = {"cert": folder / "cert.pem", "key": folder / "key.pem"}
+    make = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -subj /CN=localhost"
+    names = ["-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"]
+    where = ["-keyout", str(found["key"]), "-out", str(found["cert"])]
+    subprocess.run([*make.split(), *names, *where], capture_output=True, check=True)
+    return found
+
+
 @contextmanager
-def served(home: Home, port: int = 0) -> Iterator[str]:
+def served(home: Home, port: int = 0, **more: Path) -> Iterator[str]:
     """The page of a home on a real port, in a thread; gives its address."""
-    address = serving.Address(port=port)
+    address = serving.Address(port=port, **more)
     with serving.bind(address) as listening:
         port = listening.getsockname()[1]
         server = serving.server(home, address, port)

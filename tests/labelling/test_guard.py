@@ -6,19 +6,20 @@ import logging
 import os
 import re
 import socket
+import ssl
 import subprocess
 import sys
 import time
 from pathlib import Path
 
 import pytest
-from homes import ask, image_home, served
+from homes import ask, certificate, image_home, served
 from support import run_async
 
 from chase.cli.running import annotators
 from chase.core.errors import SettingsError
 from chase.home.home import Home
-from chase.home.page import guard, patience
+from chase.home.page import guard, patience, tls
 from chase.home.page.serving import Address, serving_beside
 
 
@@ -71,6 +72,54 @@ def test_one_connection_too_many_is_closed_and_the_others_work(tmp_path: Path, m
         assert lines[0].recv(20).startswith(b"HTTP/1.1 200")
         for line in lines:
             line.close()
+
+
+def test_silent_connections_under_tls_are_counted_and_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(patience, "most_connections", lambda: 5)
+    monkeypatch.setattr(tls, "HANDSHAKE_SECONDS", 1.0)
+    made = certificate(tmp_path)
+    trusting = ssl.create_default_context(cafile=str(made["cert"]))
+    with served(image_home(tmp_path / "home"), **made) as where:
+        host = where.removeprefix("https://")
+        silent = [connect(host) for _ in range(5)]
+        time.sleep(0.2)
+        with connect(host) as one_more:
+            assert is_closed(one_more)
+        assert all(is_closed(line) for line in silent), "their time for a handshake is over"
+        for line in silent:
+            line.close()
+        with trusting.wrap_socket(connect(host), server_hostname="localhost") as line:
+            line.sendall(f"GET / HTTP/1.1\r\nhost: {host}\r\n\r\n".encode())
+            assert line.recv(20).startswith(b"HTTP/1.1 200")
+        with connect(host, b"GET / HTTP/1.1\r\n\r\n") as plain:
+            assert is_closed(plain)
+
+
+def test_what_comes_with_the_handshake_is_read(tmp_path: Path) -> None:
+    made = certificate(tmp_path)
+    trusting = ssl.create_default_context(cafile=str(made["cert"]))
+    with served(image_home(tmp_path / "home"), **made) as where:
+        host = where.removeprefix("https://")
+        came, sent = ssl.MemoryBIO(), ssl.MemoryBIO()
+        secure = trusting.wrap_bio(came, sent, server_hostname="localhost")
+        with connect(host) as line:
+            while True:
+                try:
+                    secure.do_handshake()
+                    break
+                except ssl.SSLWantReadError:
+                    line.sendall(sent.read())
+                    came.write(line.recv(16384))
+            secure.write(f"GET / HTTP/1.1\r\nhost: {host}\r\n\r\n".encode())
+            line.sendall(sent.read())  # the last message of the handshake and the request in one piece
+            reply = b""
+            while not reply:
+                came.write(line.recv(16384))
+                try:
+                    reply = secure.read(20)
+                except ssl.SSLWantReadError:
+                    continue
+            assert reply.startswith(b"HTTP/1.1 200")
 
 
 def test_visitors_cannot_fill_the_log() -> None:

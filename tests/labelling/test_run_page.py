@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from homes import ask, image_home
+from homes import ask, certificate, image_home
 from typer.testing import CliRunner
 
 from chase.cli.main import app
@@ -221,12 +221,7 @@ def test_the_command_prints_a_link_and_waits_for_the_person(tmp_path: Path) -> N
 
 
 def test_label_serves_over_tls_and_ends_quietly(tmp_path: Path) -> None:
-    if subprocess.run(["which", "openssl"], capture_output=True, check=False).returncode:
-        pytest.skip("no openssl here to make a certificate with")
-    cert, key = tmp_path / "cert.pem", tmp_path / "key.pem"
-    make = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -subj /CN=localhost"
-    subject = ["-addext", "subjectAltName=DNS:localhost", "-keyout", str(key), "-out", str(cert)]
-    subprocess.run([*make.split(), *subject], capture_output=True, check=True)
+    cert, key = certificate(tmp_path).values()
     image_home(tmp_path / "home").close()
     command = [*CHASE, "label", str(tmp_path / "home"), "--port", "0", "--host", "0.0.0.0", "--name", "localhost"]
     refused = subprocess.run(command, capture_output=True, text=True, check=False)

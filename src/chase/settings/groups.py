@@ -106,7 +106,8 @@ class ModelSettings(SettingsGroup):
         "(solved every round from sums over the clients' labelled samples; clients train as before)",
     )
     features: str = Field(
-        "auto", description="closed-form: feature map by name (see `chase list 'feature maps'`); auto = by the kind of data"
+        "auto",
+        description="closed-form: feature map by name (see `chase list 'feature maps'`); auto = by the kind of data",
     )
     filters: int = Field(200, ge=8, le=1000, description="closed-form: patch filters of images")
     fit_passes: int = Field(6, ge=0, le=50, description="closed-form: passes of k-means over the clients' patches")

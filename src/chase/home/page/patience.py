@@ -31,7 +31,9 @@ class Patient(H11Protocol):
     """HTTP with a timeout for headers and a limit of connections; one too many is closed before it is read."""
 
     _timer: asyncio.TimerHandle | None = None
-    _refused = False
+    _refused = _ended = False
+    _early = b""
+    """What came with the last message of a TLS handshake, before this protocol was told of the connection."""
 
     def connection_made(self, transport: Any) -> None:
         """Let a visitor in, or close at once."""
@@ -39,18 +41,27 @@ class Patient(H11Protocol):
             self._refused = True
             transport.abort()
             return
+        if self._ended:
+            return
         super().connection_made(transport)
         self._wait()
+        if self._early:
+            early, self._early = self._early, b""
+            self.data_received(early)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The visitor is gone."""
         self._stop()
-        if not self._refused:
+        self._ended = True
+        if self.transport is not None and not self._refused:
             super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
         """Read on; the time for a header runs from its first byte."""
         if self._refused:
+            return
+        if self.transport is None:
+            self._early += data
             return
         super().data_received(data)
         if self.conn.their_state is h11.IDLE:

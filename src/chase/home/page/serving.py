@@ -22,6 +22,7 @@ from chase.core.processes import end_with_parent
 from chase.home.home import Home
 from chase.home.page.app import Page
 from chase.home.page.patience import Patient, limit_logs
+from chase.home.page.tls import door
 from chase.home.views import HomeView
 
 PORT = 8765
@@ -146,15 +147,13 @@ def server(home: Home, address: Address, port: int) -> uvicorn.Server:
     limit_logs()
     config = uvicorn.Config(
         Page(home, HomeView(home), address.secure).app(hosts(address, port)),
-        ssl_certfile=address.cert,
-        ssl_keyfile=address.key,
         log_level="warning",
         access_log=False,
         server_header=False,
         proxy_headers=False,
         lifespan="off",
         ws="none",
-        http=Patient,
+        http=Patient if address.cert is None else door(address.cert, address.key),
         loop="asyncio",
         timeout_graceful_shutdown=2,
     )
