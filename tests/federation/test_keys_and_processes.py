@@ -89,7 +89,7 @@ def test_the_superlink_never_listens_beyond_loopback(tmp_path: Path) -> None:
 
 
 def test_a_secure_server_is_started_with_tls_and_authentication_and_an_insecure_one_says_so(tmp_path: Path) -> None:
-    federation = FederationDirectory.create(tmp_path / "fed", Rules(), True, "127.0.0.1", 1234)
+    federation = FederationDirectory.create(tmp_path / "fed", Rules(most_answer_mb=8), True, "127.0.0.1", 1234)
     keys.server_certificate(tmp_path / "fed" / "keys", ["127.0.0.1"])
     (federation.path / "agreement.json").write_text('{"arrays": ["w float32[2, 3]"]}')
     link, execute = launch.server_jobs(federation)
@@ -100,7 +100,7 @@ def test_a_secure_server_is_started_with_tls_and_authentication_and_an_insecure_
     (tmp_path / "fed" / "keys" / "server.key").chmod(0o644)
     with pytest.raises(FederationError, match="chmod 600"):
         launch.server_jobs(federation)
-    loose = FederationDirectory.create(tmp_path / "loose", Rules(), False, "127.0.0.1", 1234)
+    loose = FederationDirectory.create(tmp_path / "loose", Rules(most_answer_mb=8), False, "127.0.0.1", 1234)
     (loose.path / "agreement.json").write_text('{"arrays": []}')
     assert "--insecure" in launch.server_jobs(loose)[0].command
 

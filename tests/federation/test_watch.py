@@ -100,7 +100,7 @@ def test_a_first_submission_that_fails_leaves_the_state_as_it_was(
 
 def test_what_the_superlink_says_went_wrong_is_the_error(tmp_path: Path) -> None:
     nobody = FederationDirectory.create(tmp_path / "fed", Rules(), False, "127.0.0.1", 1)
-    with pytest.raises(FederationError, match=r"the SuperLink on .* is not reached"):
+    with pytest.raises(FederationError, match=r"the SuperLink on .* cannot be reached"):
         launch.submit(nobody)
 
 

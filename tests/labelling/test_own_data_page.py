@@ -66,6 +66,7 @@ def answer(link: str, truth: dict[str, str], run: subprocess.Popen[str]) -> dict
     """Label what the page asks for, each sample by the id that the page shows, until the run ends."""
     where, token = re.match(r"(http://[^/]+)/#token=(\S+)", link).groups()  # type: ignore[union-attr]
     given: dict[str, str] = {}
+    shown = {name.removeprefix(f"{label}/"): name for name, label in truth.items()}  # folders would tell the class
     with httpx.Client(base_url=where, headers={"origin": where}, timeout=30) as page:
         page.post("/api/enter", json={"token": token}).raise_for_status()
         classes = page.get("/api/me").json()["classes"]
@@ -73,10 +74,11 @@ def answer(link: str, truth: dict[str, str], run: subprocess.Popen[str]) -> dict
             try:
                 for question in page.post("/api/next", json={"want": 9, "shown": 9}).json()["queue"]:
                     seen = page.get(f"/api/samples/{question['sample']}").headers["x-chase-seen"]
-                    label = truth[question["name"]]
+                    name = shown[question["name"]]
+                    label = truth[name]
                     one = {"sample": question["sample"], "label": classes.index(label), "seen": seen}
                     page.post("/api/answer", json={"answers": [one]}).raise_for_status()
-                    given[question["name"]] = label
+                    given[name] = label
             except httpx.TransportError:  # the run ended
                 break
             time.sleep(0.05)
