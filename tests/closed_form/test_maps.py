@@ -23,6 +23,7 @@ from chase.closed_form.feature_map import (
     standard,
     transform,
 )
+from chase.closed_form.hashed_text import SPREAD, HashedText
 from chase.closed_form.patches import Patches, _Kernel
 from chase.closed_form.ridge import Centred, solve
 from chase.closed_form.sums import Sums
@@ -171,10 +172,15 @@ def test_texts_with_the_same_words_are_nearer_than_others() -> None:
     tokens = torch.tensor([[1, 2, 3, 4], [1, 2, 3, 5], [6, 7, 8, 9]], dtype=torch.int16)
     samples = Samples(tokens, "text", vocabulary=8192)
     feature_map = small_map(samples)
-    values = feature_map.raw(fit(feature_map, [(samples, torch.arange(3))]), samples, torch.arange(3))
-    assert 1.3 * np.linalg.norm(values[0] - values[1]) < np.linalg.norm(values[0] - values[2])
-    lengths = np.linalg.norm(values, axis=1)
-    assert lengths == pytest.approx(np.full(3, lengths.mean()), rel=0.05)
+    assert isinstance(feature_map, HashedText)
+    params = fit(feature_map, [(samples, torch.arange(3))])
+    weights = np.vstack([part.toarray() for part in feature_map._weights(params, samples, torch.arange(3))])
+    assert (weights**2).sum(axis=1) == pytest.approx(np.ones(3))
+    assert weights[0] @ weights[1] > 3 * abs(weights[0] @ weights[2])
+    values = feature_map.raw(params, samples, torch.arange(3))
+    for one, other in ((0, 1), (0, 2), (1, 2)):  # as many directions as texts differ in: nothing is lost
+        apart = SPREAD * np.linalg.norm(weights[one] - weights[other])
+        assert np.linalg.norm(values[one] - values[other]) == pytest.approx(apart, rel=0.01)
 
 
 def test_a_constant_column_is_zero_and_a_missing_cell_is_no_error() -> None:

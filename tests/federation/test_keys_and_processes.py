@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
+from support import small_settings
 
 from chase.core.errors import FederationError
 from chase.core.processes import group_lives, started
@@ -23,6 +24,7 @@ from chase.federation.ops.processes import (
     take_down,
 )
 from chase.federation.rules import FederationDirectory, Rules
+from chase.run.record import Record
 
 SLEEPER = (sys.executable, "-c", "import subprocess, sys; subprocess.run(['sleep', '600'])")
 
@@ -89,7 +91,8 @@ def test_the_superlink_never_listens_beyond_loopback(tmp_path: Path) -> None:
 
 
 def test_a_secure_server_is_started_with_tls_and_authentication_and_an_insecure_one_says_so(tmp_path: Path) -> None:
-    federation = FederationDirectory.create(tmp_path / "fed", Rules(most_answer_mb=8), True, "127.0.0.1", 1234)
+    federation = FederationDirectory.create(tmp_path / "fed", Rules(), True, "127.0.0.1", 1234)
+    Record.create(federation.run, small_settings(), kind="federation")
     keys.server_certificate(tmp_path / "fed" / "keys", ["127.0.0.1"])
     (federation.path / "agreement.json").write_text('{"arrays": ["w float32[2, 3]"]}')
     link, execute = launch.server_jobs(federation)
@@ -100,7 +103,8 @@ def test_a_secure_server_is_started_with_tls_and_authentication_and_an_insecure_
     (tmp_path / "fed" / "keys" / "server.key").chmod(0o644)
     with pytest.raises(FederationError, match="chmod 600"):
         launch.server_jobs(federation)
-    loose = FederationDirectory.create(tmp_path / "loose", Rules(most_answer_mb=8), False, "127.0.0.1", 1234)
+    loose = FederationDirectory.create(tmp_path / "loose", Rules(), False, "127.0.0.1", 1234)
+    Record.create(loose.run, small_settings(), kind="federation")
     (loose.path / "agreement.json").write_text('{"arrays": []}')
     assert "--insecure" in launch.server_jobs(loose)[0].command
 

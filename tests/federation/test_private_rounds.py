@@ -141,6 +141,10 @@ def test_options_that_exclude_each_other_are_refused(tmp_path: Path) -> None:
     ):
         with pytest.raises(FederationError, match=why):
             federation(tmp_path / name, changes, **rules)
+        later = federation(tmp_path / f"{name}-later", changes)
+        later.federation.keep_rules(later.federation.changed(rules))  # by hand, after the sites joined
+        with pytest.raises(FederationError, match=why):
+            run(later, wire_of(later))
 
 
 def test_a_federation_goes_back_and_sites_that_are_ahead_go_on(tmp_path: Path) -> None:
