@@ -17,23 +17,25 @@ HANDSHAKE_SECONDS = 10.0
 
 
 class Door(asyncio.Protocol):
-    """A connection before its handshake; ``Patient`` speaks to the visitor afterwards."""
+    """A connection before its handshake, one of the server's; ``Patient`` speaks to the visitor afterwards."""
 
     context: ClassVar[ssl.SSLContext]
-    waiting: ClassVar[set[Door]]
 
     def __init__(self, **about: Any) -> None:
         self._inner = patience.Patient(**about)
+        self._connections: set[Any] = self._inner.connections
+        self._transport: asyncio.Transport | None = None
         self._task: asyncio.Task[None] | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Begin the handshake, or close at once."""
         assert isinstance(transport, asyncio.Transport)
-        if len(self.waiting) + len(self._inner.connections) >= patience.most_connections():
+        if len(self._connections) >= patience.most_connections():
             transport.abort()
             return
         transport.pause_reading()  # the first bytes are the handshake's
-        self.waiting.add(self)
+        self._transport = transport
+        self._connections.add(self)
         self._task = self._inner.loop.create_task(self._greet(transport))
 
     async def _greet(self, transport: asyncio.Transport) -> None:
@@ -49,15 +51,20 @@ class Door(asyncio.Protocol):
             transport.abort()
             return
         finally:
-            self.waiting.discard(self)
+            self._connections.discard(self)
         if secured is None or secured.is_closing():
             transport.abort()
             return
         self._inner.connection_made(secured)
+
+    def shutdown(self) -> None:
+        """The server ends: nobody waits for a handshake."""
+        if self._transport is not None:
+            self._transport.abort()
 
 
 def door(cert: Path, key: Path | None) -> type[Door]:
     """The protocol of a page with this certificate."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(cert, key)
-    return type("PageDoor", (Door,), {"context": context, "waiting": set()})
+    return type("PageDoor", (Door,), {"context": context})
