@@ -14,7 +14,7 @@ demo: $(READY)
 	$(BIN)/chase demo
 
 test: $(READY)
-	$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile
+	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder
 
 test-federation: $(READY)
 	$(BIN)/python -m pytest -m federation

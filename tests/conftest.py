@@ -18,6 +18,26 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 hypothesis_settings.register_profile("chase", deadline=None, derandomize=True, max_examples=100)
 hypothesis_settings.load_profile("chase")
 
+# Files of few tests that start browsers, clusters or federations: begun last they would leave the other workers idle.
+LONG = (
+    "federation/test_up",
+    "labelling/test_together",
+    "labelling/test_axe",
+    "labelling/test_seen",
+    "labelling/test_browser",
+    "simulation/test_ray",
+    "e2e/",
+    "labelling/test_run_page",
+    "labelling/test_own_data_page",
+    "studies/test_studies_run",
+    "test_second_opinions",
+)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Files that take long come first."""
+    items.sort(key=lambda item: next((at for at, name in enumerate(LONG) if name in item.nodeid), len(LONG)))
+
 
 @pytest.fixture(scope="session")
 def digits() -> DataSet:
