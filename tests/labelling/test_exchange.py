@@ -41,15 +41,142 @@ def test_csv_says_who_labelled_what_and_why_it_was_asked(home: Home) -> None:
     assert [line["sample"] for line in rows(exchange.to_csv(home, waiting=True))] == ["7", "8"]
 
 
-@pytest.mark.parametrize("form", ["csv", "label-studio"])
+FORMS = ("csv", "json", "label-studio")
+
+
+def exported(home: Home, form: str, answers: bool = False) -> str:
+    if form == "label-studio":
+        return label_studio.to_label_studio(home, HomeView(home), answers=answers)
+    return exchange.to_csv(home, answers=answers) if form == "csv" else exchange.to_json(home, answers=answers)
+
+
+def read_again(text: str, form: str) -> list[exchange.Line]:
+    return exchange.read_csv(text) if form == "csv" else label_studio.read_any_json(text)
+
+
+def through_the_server(text: str) -> list[dict]:
+    """Our tasks as Label Studio exports them: numbers, dates and the author are the server's own."""
+    tasks = json.loads(text)
+    for task in tasks:
+        task["id"] += 1000
+        for place, one in enumerate(task["annotations"]):
+            one |= {"import_id": one["id"], "id": place + 1, "completed_by": 1, "updated_by": None, "lead_time": 9}
+            one |= {"created_at": "2126-06-01T00:00:00Z", "updated_at": "2126-06-01T00:00:00.3Z"}
+    return list(tasks)
+
+
+def own_answers(home: Home) -> list[tuple]:
+    keep = ("sample", "annotator", "label", "reason", "seconds", "saw_model", "unsure", "comment", "decides")
+    return [(*(line[k] for k in keep), exchange.stamp(line["answered_at"])) for line in home.ledger.answers()]
+
+
+@pytest.fixture
+def crowd(tmp_path: Path) -> Home:
+    """Sample 5: two agree; 6: two of three; 7: conflict, decided by the adjudicator; 8: a conflict that waits."""
+    made = image_home(tmp_path / "crowd")
+    made.policies.change({"answers_per_sample": 3})
+    ask(made, range(5, 9))
+    anna, ben, cleo, eva = (made.people.named(name).id for name in ("anna", "Ben, Dr.", "cleo", "eva"))
+    for sample, who, label in ((5, anna, 1), (5, ben, 1), (5, cleo, 1), (6, anna, 2), (6, ben, 2), (6, cleo, 0)):
+        made.inbox.answer(
+            Given(sample, label, who, seconds=who + 0.5, saw_model=who == ben, unsure=who == anna, comment=f"c{who}")
+        )
+    for sample in (7, 8):
+        made.inbox.answer(Given(sample, 0, anna))
+        made.inbox.answer(Given(sample, 1, ben))
+        made.inbox.answer(Given(sample, None, cleo, "cannot tell"))
+    made.inbox.answer(Given(7, 2, eva, decides=True))
+    return made
+
+
+@pytest.mark.parametrize("form", [*FORMS, "server"])
+def test_every_person_s_own_answer_survives_the_round_trip(crowd: Home, tmp_path: Path, form: str) -> None:
+    text = exported(crowd, "label-studio" if form == "server" else form, answers=True)
+    if form == "server":
+        text = json.dumps(through_the_server(text))
+    twin = image_home(tmp_path / "twin")
+    assert exchange.import_lines(twin, read_again(text, form)).accepted == 13
+    assert own_answers(twin) == own_answers(crowd)
+    labels = [(line["sample"], line["label"], line["rule"], line["annotator"]) for line in twin.ledger.labels()]
+    assert labels == [
+        (5, 1, "majority", '"Ben, Dr.", anna, cleo'),
+        (6, 2, "majority", '"Ben, Dr.", anna'),
+        (7, 2, "decision", "eva"),
+    ]
+    assert [(r["sample"], r["why"]) for r in twin.inbox.verdicts.reviews()][:1] == [(8, "conflict")]
+    assert exchange.import_lines(twin, read_again(text, form)).accepted == 0, "repeatable"
+
+
+@pytest.mark.parametrize("form", [*FORMS, "server"])
+def test_a_label_of_several_people_comes_back_as_theirs(crowd: Home, tmp_path: Path, form: str) -> None:
+    text = exported(crowd, "label-studio" if form == "server" else form)
+    if form == "server":
+        text = json.dumps(through_the_server(text))
+    twin = image_home(tmp_path / "twin")
+    exchange.import_lines(twin, read_again(text, form))
+    assert sorted(one.name for one in twin.people.everybody()) == ["Ben, Dr.", "anna", "cleo", "eva"]
+    keep = {(5, "anna"), (5, "Ben, Dr."), (5, "cleo"), (6, "anna"), (6, "Ben, Dr."), (7, "eva")}
+    assert own_answers(twin) == [line for line in own_answers(crowd) if line[:2] in keep]
+    assert [line["label"] for line in twin.ledger.labels()] == [1, 2, 2]
+
+
+def test_a_file_of_an_earlier_version_splits_the_names_of_a_majority(tmp_path: Path) -> None:
+    twin = image_home(tmp_path / "twin")
+    text = 'sample,class,annotator,rule\n5,dog,"anna, ben",majority\n6,dog,"Ben, Dr.",single\n'
+    exchange.import_lines(twin, exchange.read_csv(text))
+    assert twin.ledger.votes() == [(5, "anna", 1), (5, "ben", 1), (6, "Ben, Dr.", 1)]
+
+
+@pytest.mark.parametrize("form", ["csv", "json"])
+def test_a_class_changed_in_the_file_is_one_correction_of_who_imports_it(crowd: Home, form: str) -> None:
+    text = exported(crowd, form)
+    before, after = (
+        ('dog,1,,"""Ben', 'horse,2,,"""Ben') if form == "csv" else ('"dog",\n  "label": 1', '"horse",\n  "label": 2')
+    )
+    assert text.count(before) == 1
+    changed = text.replace(before, after)
+    assert exchange.import_lines(crowd, read_again(changed, form), annotator="kim", revise=True).accepted == 1
+    line = crowd.ledger.labels()[0]
+    assert (line["label"], line["annotator"], line["rule"]) == (2, "kim", "decision")
+
+
+def test_a_correction_at_label_studio_belongs_to_who_made_it_there(crowd: Home, tmp_path: Path) -> None:
+    tasks = through_the_server(exported(crowd, "label-studio"))
+    task = next(task for task in tasks if task["data"]["sample"] == 5)
+    one = task["annotations"][1]
+    one["result"][0]["value"]["choices"] = ["cat"]
+    one |= {"updated_by": 7, "updated_at": "2126-06-02T00:00:00Z"}
+    task["annotations"][2]["completed_by"] = {"id": 7, "email": "kim@clinic"}
+    lines = [line for line in label_studio.read_label_studio(json.dumps(tasks)) if line.sample == 5]
+    found = [(line.annotator, line.class_name, line.saw_model) for line in lines]
+    assert found == [("anna", "dog", False), ("cleo", "dog", False), ("kim@clinic", "cat", False)]
+    assert exchange.stamp(lines[-1].answered_at).startswith("2126-06-02")
+    new = {
+        "id": 3,
+        "import_id": None,
+        "completed_by": 1,
+        "result": [{"type": "choices", "value": {"choices": ["cat"]}}],
+    }
+    task["annotations"] = [new]
+    (line,) = (line for line in label_studio.read_label_studio(json.dumps(tasks)) if line.sample == 5)
+    assert (line.annotator, line.saw_model) == ("Label Studio user 1", False), "its number is not one of ours"
+
+
+def test_a_decision_in_a_file_does_not_overrule_what_is_here_unless_it_may(crowd: Home, tmp_path: Path) -> None:
+    twin = image_home(tmp_path / "twin")
+    twin.inbox.answer(Given(7, 0, twin.people.named("kim").id))
+    lines = exchange.read_csv(exchange.to_csv(crowd))
+    with pytest.raises(LabelError, match="sample 7 was answered already, by kim"):
+        exchange.import_lines(twin, lines)
+    exchange.import_lines(twin, lines, revise=True)
+    assert [line["label"] for line in twin.ledger.labels() if line["sample"] == 7] == [2]
+
+
+@pytest.mark.parametrize("form", FORMS)
 def test_what_goes_out_comes_in_again_elsewhere(home: Home, tmp_path: Path, form: str) -> None:
     twin = image_home(tmp_path / "twin")
     ask(twin, range(5, 9))
-    lines = (
-        exchange.read_csv(exchange.to_csv(home))
-        if form == "csv"
-        else label_studio.read_label_studio(label_studio.to_label_studio(home, HomeView(home)))
-    )
+    lines = read_again(exported(home, form), form)
     assert exchange.import_lines(twin, lines).accepted == 3
     keep = ("sample", "label", "reason", "annotator", "seconds")
     assert [[line[k] for k in keep] for line in twin.ledger.labels()] == [

@@ -348,7 +348,7 @@ def test_a_home_of_an_earlier_format_is_brought_up_to_date(tmp_path: Path, versi
 def test_a_home_of_a_later_format_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     image_home(tmp_path / "new").close()
     monkeypatch.setattr(schema, "FORMAT", 1)
-    with pytest.raises(LabelError, match="has format 3, this version of chase reads 1"):
+    with pytest.raises(LabelError, match="has format 4, this version of chase reads 1"):
         Home(tmp_path / "new")
 
 

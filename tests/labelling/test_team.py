@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 from chase.annotation.opinions import Opinion, dawid_skene, numbered, outcome
 from chase.cli.main import app
 from chase.core.errors import LabelError
+from chase.core.operator import operator
 from chase.home import exchange, label_studio
 from chase.home.again import ask_again, doubtful
 from chase.home.annotator_agreement import agreement, cohen_kappa, krippendorff_alpha
@@ -430,12 +431,12 @@ def test_links_and_revocations_are_lines_of_the_audit_log(home: Home) -> None:
     assert run("revoke", "-a", "anna") == ["anna: 1 sessions and links ended"]
     lines = [(line["who"], line["what"], line["detail"]) for line in home.audit.lines()]
     assert lines == [
-        ("", "link", {"person": "anna"}),
-        ("", "link", {"person": "ben"}),
-        ("", "revoke", {"person": "anna", "ended": 1}),
+        (operator(), "link", {"person": "anna"}),
+        (operator(), "link", {"person": "ben"}),
+        (operator(), "revoke", {"person": "anna", "ended": 1}),
     ]
     stored = (home.path / "inbox.sqlite").read_bytes() + (home.path / "inbox.sqlite-wal").read_bytes()
     assert all(token.encode() not in stored for token in tokens)
     with pytest.raises(LabelError, match="there is no annotator 'nobody'"):
-        home.revoke("nobody")
+        home.revoke("nobody", "lea")
     assert len(list(home.audit.lines())) == 3

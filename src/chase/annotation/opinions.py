@@ -8,7 +8,7 @@ EM would find one class for all from a few answers; and only answers that name a
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 COLLEAGUE = "ask a colleague"
 """The reason of an answer that is none: somebody else is to be asked."""
 RULES = ("majority", "dawid-skene")
+QUOTE = '"'
 CERTAIN = 0.8
 """The posterior from which Dawid-Skene decides without an adjudicator."""
 TRUST, DOUBT = 4.0, 1.0
@@ -87,7 +88,13 @@ def outcome(opinions: Sequence[Opinion], wanted: int, posterior: NDArray[np.floa
     agreeing = [one for one in votes if (one.label, one.reason) == best]
     if not agreeing:
         return Outcome("conflict")
-    return Outcome("decided", *best, rule, ", ".join(sorted({one.by for one in agreeing})), agreeing[-1].answer)
+    return Outcome("decided", *best, rule, listed({one.by for one in agreeing}), agreeing[-1].answer)
+
+
+def listed(names: Iterable[str]) -> str:
+    """Names in one cell, in order; one that has a comma stands in quotation marks, as in a CSV."""
+    quoted = (f'"{name.replace(QUOTE, QUOTE * 2)}"' if "," in name or QUOTE in name else name for name in sorted(names))
+    return ", ".join(quoted)
 
 
 @dataclass(frozen=True)

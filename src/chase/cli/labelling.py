@@ -12,9 +12,11 @@ from typer.core import TyperGroup
 from chase.cli import team
 from chase.cli.label_sync import sync_labels
 from chase.core.errors import LabelError
+from chase.core.operator import operator
 from chase.home import exchange, label_studio
 from chase.home.home import Home, write_durably
 from chase.home.page import serving
+from chase.home.team import warnings
 from chase.home.views import HomeView
 
 HomeArg = Annotated[
@@ -72,12 +74,13 @@ def serve(
     def announce(where: str) -> None:
         for role, names in (("adjudicator", adjudicator or []), ("lead", lead or [])):
             for name in names:
-                opened.people.set_role(name, role)
-                opened.audit.note("", "role", person=name, role=role)
+                opened.set_role(name, role, operator())
         everybody = [*(annotator or []), *(adjudicator or []), *(lead or [])]
         for who, url in serving.links(opened, where, everybody or ["annotator"]).items():
             print(f"{who}: {url}", flush=True)
         print("Each link opens the page once, on one device. Stop with Ctrl-C.", flush=True)
+        for sentence in warnings(opened, str(home)):
+            print(f"warning: {sentence}", flush=True)
 
     serving.serve(opened, address, announce)
 
@@ -99,27 +102,31 @@ def revoke(
     """End the sessions and the unused links of annotators; what they answered stays."""
     opened = Home(home)
     for name in annotator:
-        print(f"{name}: {opened.revoke(name)} sessions and links ended")
+        print(f"{name}: {opened.revoke(name, operator())} sessions and links ended")
 
 
 def export(
     home: HomeArg,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="File to write (default: standard output).")] = None,
     form: Annotated[
-        Literal["csv", "label-studio", "label-studio-config"],
-        typer.Option("--format", "-f", help="CSV, Label Studio JSON, or the Label Studio interface for that JSON."),
+        Literal["csv", "json", "label-studio", "label-studio-config"],
+        typer.Option("--format", "-f", help="CSV, JSON, Label Studio tasks, or the Label Studio interface for them."),
     ] = "csv",
     waiting: Annotated[bool, typer.Option("--waiting", help="Write open questions instead of labels.")] = False,
     answers: Annotated[
-        bool, typer.Option("--answers", help="Write the answer of every person (CSV) instead of labels.")
+        bool, typer.Option("--answers", help="Write the answer of every person instead of labels.")
     ] = False,
 ) -> None:
-    """Write all labels, all answers or all waiting questions, as CSV or as Label Studio tasks with annotations."""
+    """Write all labels, all answers or all waiting questions, as CSV, JSON or Label Studio tasks with annotations."""
+    if waiting and answers:
+        raise LabelError("--waiting writes open questions and --answers what people answered: give one of them")
     opened = Home(home)
     if form == "csv":
         text = exchange.to_csv(opened, waiting, answers)
+    elif form == "json":
+        text = exchange.to_json(opened, waiting, answers)
     elif form == "label-studio":
-        text = label_studio.to_label_studio(opened, HomeView(opened), waiting)
+        text = label_studio.to_label_studio(opened, HomeView(opened), waiting, answers)
     else:
         text = label_studio.label_studio_config(opened)
     if out is None:
@@ -130,7 +137,7 @@ def export(
 
 def import_labels(
     home: HomeArg,
-    file: Annotated[Path, typer.Argument(help="A CSV, or a Label Studio JSON export (by its ending .json).")],
+    file: Annotated[Path, typer.Argument(help="A CSV, or JSON (by its ending .json): ours, or a Label Studio export.")],
     annotator: Annotated[
         str, typer.Option("--annotator", "-a", help="Who labelled; replaces the names in the file.")
     ] = "",
@@ -145,8 +152,8 @@ def import_labels(
         text = file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise LabelError(f"cannot read {file}: {error}") from None
-    lines = label_studio.read_label_studio(text) if file.suffix.lower() == ".json" else exchange.read_csv(text)
-    outcome = exchange.import_lines(opened, lines, annotator, revise, keep_good)
+    lines = label_studio.read_any_json(text) if file.suffix.lower() == ".json" else exchange.read_csv(text)
+    outcome = exchange.import_lines(opened, lines, annotator, revise, keep_good, by=operator())
     for refused in outcome.refused:
         print(f"refused: {refused}")
     print(f"{outcome.accepted} imported, {outcome.unchanged} unchanged, {len(outcome.refused)} refused")

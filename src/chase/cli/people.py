@@ -8,6 +8,7 @@ from contextlib import contextmanager
 
 from chase.home.home import Home
 from chase.home.page import serving
+from chase.home.team import warnings
 from chase.run.experiment import Experiment
 
 POLL_SECONDS = 0.1
@@ -32,6 +33,8 @@ def page_beside(
                 "minute per round)"
             )
         yield lambda: wait_for_answers(home, settings.wait)
+    for sentence in warnings(home, str(home.path)):
+        say(sentence)
     left = home.ledger.open_count()
     if left:
         say(f"{left} samples still wait for you: chase label {home.path}, then chase resume with more rounds")

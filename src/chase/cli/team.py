@@ -10,12 +10,14 @@ from typing import Annotated, Any, Literal
 import typer
 
 from chase.core.errors import LabelError
+from chase.core.operator import operator
 from chase.home.again import ask_again, doubtful
 from chase.home.annotator_agreement import Estimate, agreement
-from chase.home.exchange import Line, find_label, find_sample, read_csv
+from chase.home.answer_lines import Line
+from chase.home.exchange import find_label, find_sample, read_csv
 from chase.home.home import Home, write_durably
 from chase.home.policy import Policy
-from chase.home.team import gold_scores, initial_labels, set_gold
+from chase.home.team import gold_scores, initial_labels, overview, set_gold, warnings
 
 HomeArg = Annotated[Path, typer.Argument(help="A client's home.")]
 OutOpt = Annotated[Path | None, typer.Option("--out", "-o", help="File to write (default: standard output).")]
@@ -23,12 +25,38 @@ OutOpt = Annotated[Path | None, typer.Option("--out", "-o", help="File to write 
 
 def register(group: typer.Typer) -> None:
     """Add the commands."""
+    group.command("status", epilog="Example: chase label status runs/demo/home")(status)
     group.command("role", epilog="Example: chase label role runs/demo/home adjudicator -a eva")(role)
     group.command("policy", epilog="Example: chase label policy runs/demo/home answers_per_sample=2")(policy)
     group.command("gold", epilog="Example: chase label gold runs/demo/home gold.csv")(gold)
     group.command("agreement", epilog="Example: chase label agreement runs/demo/home")(show_agreement)
     group.command("again", epilog="Example: chase label again runs/demo/home --most 20")(again)
     group.command("audit", epilog="Example: chase label audit runs/demo/home -o audit.jsonl")(audit)
+
+
+def status(
+    home: HomeArg, as_json: Annotated[bool, typer.Option("--json", help="As JSON, with all digits.")] = False
+) -> None:
+    """Show how far the labelling is, what each person did, and what waits for somebody who is not there."""
+    opened = Home(home)
+    found = overview(opened, 0)
+    sentences = warnings(opened, str(home))
+    if as_json:
+        keep = ("progress", "conflicts", "unsure", "waiting", "people", "agreement", "policy")
+        print(json.dumps({name: found[name] for name in keep} | {"warnings": sentences}, indent=2))
+        return
+    far = found["progress"]
+    print(
+        f"{far['answered']} labelled, {far['skipped']} set aside, {far['open']} to do; {found['waiting']} wait for "
+        f"another opinion, {found['conflicts']} in conflict, {found['unsure']} not sure"
+    )
+    for one in found["people"]:
+        gold = f", gold {one['gold']:.0%} of {one['gold_asked']}" if one["gold_asked"] else ""
+        speed = "" if one["seconds"] is None else f", {one['seconds']:.1f} s per label"
+        access = "" if one["access"] else ", no access"
+        print(f"{one['name']} ({one['role']}{access}): {one['answers']} answers{speed}{gold}")
+    for sentence in sentences:
+        print(f"warning: {sentence}")
 
 
 def role(
@@ -39,8 +67,7 @@ def role(
     """Make people annotators, adjudicators or leads."""
     opened = Home(home)
     for name in annotator:
-        opened.people.set_role(name, what)
-        opened.audit.note("", "role", person=name, role=what)
+        opened.set_role(name, what, operator())
         print(f"{name}: {what}")
 
 
@@ -54,8 +81,7 @@ def policy(
     opened = Home(home)
     values = dict(_value(one) for one in change or [])
     if values:
-        opened.policies.change(values)
-        opened.audit.note("", "policy", changed=values)
+        opened.set_policy(values, operator())
     current = opened.policies.read()
     for one in fields(Policy):
         print(f"{one.name} = {json.dumps(getattr(current, one.name))}    # {one.metadata['help']}")
@@ -86,8 +112,7 @@ def gold(
             raise LabelError(f"cannot read {file}: {error}") from None
         labels |= dict(_gold_line(opened, line) for line in lines)
     if labels:
-        opened.audit.note("", "gold", samples=len(labels))
-        print(f"{set_gold(opened, labels)} gold samples")
+        print(f"{set_gold(opened, labels, operator())} gold samples")
     for name, (asked, right) in sorted(gold_scores(opened).items()):
         print(f"{name}: {right} of {asked} right ({right / asked:.0%})")
 
@@ -133,9 +158,10 @@ def again(
     """Ask for second opinions on labels that are trusted less than new samples (ActiveLab score)."""
     opened = Home(home)
     doubted = doubtful(opened)[:most]
-    if not dry:
-        ask_again(opened, doubted)
-        opened.audit.note("", "again", samples=[one.sample for one in doubted])
+    if doubted and not dry:
+        with opened.database.transaction():
+            ask_again(opened, doubted)
+            opened.audit.note(operator(), "again", samples=[one.sample for one in doubted])
     for one in doubted:
         print(f"{one.name}: {opened.card.classes[one.label]} is trusted {one.score:.2f}")
     print(f"{len(doubted)} {'labels are doubtful' if dry else 'second opinions asked for'}")

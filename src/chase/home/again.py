@@ -8,26 +8,25 @@ the sample was asked for.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from chase.annotation.annotator import SECOND_OPINION, Panel, Question
+from chase.annotation.opinions import COLLEAGUE
 from chase.annotation.second_opinion import HALF, Trust, find_trust
 from chase.home.claims import OPEN
-from chase.home.home import INITIAL, Home
-
-IMPORT = "import"
-"""Who is named as the annotator of imported labels where the file names nobody."""
+from chase.home.home import Home
 
 
 def panel_of(home: Home, own: Collection[int] | None = None) -> Panel:
     """What people said, of these samples only where ``own`` is given.
 
-    A sample about which answers differ waits for an adjudicator: it is closed. Gold questions, which look like the
-    question that they precede, are no second opinions.
+    A sample about which answers differ waits for an adjudicator: it is closed. So is one that nobody who can come has
+    left to answer; if it was asked already, it stays open for whoever comes later and holds no place. Gold questions,
+    which look like the question that they precede, are no second opinions, and to ask for a colleague gives none.
     """
     numbers = {one.name: one.id for one in home.people.everybody()}
     rows = [(s, numbers[who], c) for s, who, c in home.ledger.votes() if own is None or s in own]
@@ -39,36 +38,47 @@ def panel_of(home: Home, own: Collection[int] | None = None) -> Panel:
         ).fetchall()
         given = db.execute(
             "SELECT DISTINCT a.sample, a.question, a.annotator FROM answers a JOIN questions q ON q.id = a.question"
-            " WHERE q.strategy = ? AND q.gold_for IS NULL AND a.retracted_at IS NULL AND NOT a.decides",
-            (SECOND_OPINION,),
+            " WHERE q.strategy = ? AND q.gold_for IS NULL AND a.retracted_at IS NULL AND NOT a.decides"
+            " AND a.reason <> ?",
+            (SECOND_OPINION, COLLEAGUE),
         ).fetchall()
     mine = [row for row in asked if own is None or row["sample"] in own]
     differ = {row["sample"] for row in mine if not row["open"]}
+    over = nobody_left(home, {row[0] for row in rows} | {row["sample"] for row in mine})
     return Panel(
         votes=np.array(rows, dtype=np.int64).reshape(-1, 3),
-        waiting={row["sample"]: row["turn"] for row in mine if row["open"]},
-        closed=frozenset(_closed(home, rows) | differ),
+        waiting={row["sample"]: row["turn"] for row in mine if row["open"] and row["sample"] not in over},
+        closed=frozenset(_settled(home) | differ | over),
         given=sum(own is None or row["sample"] in own for row in given),
         most=home.policies.read().second_opinions or None,
     )
 
 
-def _closed(home: Home, rows: Sequence[tuple[int, int, int]]) -> set[int]:
-    """Samples that are decided for good, wait for an adjudicator, or that everybody has answered."""
-    team = {one.id for one in home.people.everybody() if one.name not in (INITIAL, IMPORT)}
-    spoke: dict[int, set[int]] = {}
-    for sample, who, _ in rows:
-        spoke.setdefault(sample, set()).add(who)
+def _settled(home: Home) -> set[int]:
+    """Samples that are decided for good or wait for an adjudicator."""
     decided = {line["sample"] for line in home.ledger.labels() if line["rule"] == "decision"}
-    reviewed = {review["sample"] for review in home.inbox.verdicts.reviews() if review["why"] == "conflict"}
-    return decided | reviewed | {sample for sample, who in spoke.items() if not team - who}
+    return decided | {review["sample"] for review in home.inbox.verdicts.reviews() if review["why"] == "conflict"}
+
+
+def nobody_left(home: Home, samples: Iterable[int]) -> set[int]:
+    """Those of the samples that everybody who can come has answered or skipped, or saw the answers of others to."""
+    with home.database.reading() as db:
+        rows = db.execute(
+            "SELECT sample, annotator FROM answers WHERE retracted_at IS NULL"
+            " UNION SELECT sample, annotator FROM looked"
+        ).fetchall()
+    done: dict[int, set[int]] = {}
+    for row in rows:
+        done.setdefault(row["sample"], set()).add(row["annotator"])
+    can_come = home.people.present()
+    return {sample for sample in samples if not can_come - done.get(sample, set())}
 
 
 def note_again(home: Home, questions: Sequence[Question]) -> None:
     """A line of the audit log for the second opinions among the questions."""
     again = [q.sample for q in questions if q.again]
     if again:
-        home.audit.note("", "again", samples=again)
+        home.audit.note("training", "again", samples=again)
 
 
 @dataclass(frozen=True)

@@ -10,9 +10,10 @@ from __future__ import annotations
 import json
 import sqlite3
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
+from chase.annotation.annotator import SECOND_OPINION
 from chase.core.randomness import fold
 from chase.home.schema import Database
 
@@ -26,6 +27,7 @@ FREE = f"""
 SELECT q.id, q.sample, q.gold_for FROM questions q INDEXED BY questions_next WHERE q.{OPEN} AND q.gold_for IS NULL
  AND NOT EXISTS (SELECT 1 FROM claims m WHERE m.question = q.id AND m.annotator = :me AND m.until >= :now)
  AND NOT EXISTS (SELECT 1 FROM answers a WHERE a.sample = q.sample AND a.annotator = :me AND a.retracted_at IS NULL)
+ AND NOT EXISTS (SELECT 1 FROM looked l WHERE l.sample = q.sample AND l.annotator = :me)
  AND q.votes + (SELECT COUNT(*) FROM claims c WHERE c.question = q.id AND c.annotator <> :me AND c.until >= :now
                 AND (c.shown OR c.until >= :quiet OR NOT :steal)) < q.wanted
  ORDER BY q.id LIMIT :count
@@ -39,8 +41,28 @@ def question(db: sqlite3.Connection, number: int) -> dict[str, Any]:
         " LEFT JOIN about b ON b.sample = q.sample WHERE q.id = ?",
         (number,),
     ).fetchone()
-    about = json.loads(row["columns"]) if row["columns"] else {}
-    return {name: row[name] for name in (*KEEP, "name")} | {"thoughts": json.loads(row["thoughts"]), "about": about}
+    found = disguised(db, {name: row[name] for name in (*KEEP, "name", "thoughts")})
+    found["thoughts"] = json.loads(found["thoughts"])
+    return found | {"about": json.loads(row["columns"]) if row["columns"] else {}}
+
+
+def disguised(db: sqlite3.Connection, asked: dict[str, Any]) -> dict[str, Any]:
+    """A second opinion as an ordinary question: nobody shall know that the sample has an answer, and a doubted one.
+
+    It looks like the question that the sample was first asked by or, if there is none, like the newest ordinary one.
+    """
+    if asked["strategy"] != SECOND_OPINION:
+        return asked
+    row = db.execute(
+        "SELECT strategy, ev, score, thoughts, sample = :sample AS own FROM questions"
+        " WHERE strategy <> :again AND gold_for IS NULL ORDER BY sample = :sample DESC, id DESC LIMIT 1",
+        {"sample": asked["sample"], "again": SECOND_OPINION},
+    ).fetchone()
+    if row is None:
+        return asked | {"strategy": "", "ev": 0, "score": None}
+    seen = {name: row[name] for name in ("strategy", "ev", "score")}
+    own = asked["thoughts"] if asked["thoughts"] not in (None, "[]") or not row["own"] else row["thoughts"]
+    return asked | seen | {"thoughts": own}
 
 
 def _asked(annotator: int, now: float, count: int) -> dict[str, float]:
@@ -85,7 +107,9 @@ class Claims:
         return db.execute(
             "SELECT q.id, q.sample, q.gold_for, c.shown FROM claims c JOIN questions q ON q.id = c.question"
             f" WHERE c.annotator = ? AND c.until >= ? AND q.{OPEN}"
-            " AND (q.votes < q.wanted OR q.gold_for IS NOT NULL) ORDER BY c.given_at, q.id LIMIT ?",
+            " AND (q.votes < q.wanted OR q.gold_for IS NOT NULL)"
+            " AND NOT EXISTS (SELECT 1 FROM looked l WHERE l.sample = q.sample AND l.annotator = c.annotator)"
+            " ORDER BY c.given_at, q.id LIMIT ?",
             (annotator, now, count),
         ).fetchall()
 
@@ -186,6 +210,20 @@ class Claims:
             db.execute(
                 "UPDATE claims SET until = 0, shown = 0 WHERE question = ? AND annotator = ?", (number, annotator)
             )
+
+    def look(self, samples: Iterable[int], annotator: int) -> None:
+        """This person sees what others answered: from here on nothing they say of these samples is blind."""
+        with self._database.transaction() as db:
+            db.executemany(
+                "INSERT INTO looked VALUES (?, ?, ?) ON CONFLICT DO NOTHING",
+                [(sample, annotator, time.time()) for sample in samples],
+            )
+
+    def has_looked(self, sample: int, annotator: int) -> bool:
+        """Whether this person has seen what others answered to a sample."""
+        query = "SELECT 1 FROM looked WHERE sample = ? AND annotator = ?"
+        with self._database.reading() as db:
+            return db.execute(query, (sample, annotator)).fetchone() is not None
 
     def was_given(self, sample: int, annotator: int) -> bool:
         """Whether a question about this sample was ever given to the annotator."""

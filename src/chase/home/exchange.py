@@ -1,4 +1,4 @@
-"""Labels as files: export and import of CSV, and the one import of labels from elsewhere (``import_lines``).
+"""Labels as files: export and import of CSV and JSON, and the one import of labels from elsewhere (``import_lines``).
 
 An import passes the same checks as an answer on the page: a known sample, a known class, not
 answered already. A file is imported completely or, on request, without the lines that are refused.
@@ -8,13 +8,23 @@ from __future__ import annotations
 
 import csv
 import io
-import math
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
-from datetime import UTC, datetime
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from chase.core.errors import LabelError
+from chase.home.answer_lines import (
+    DECISION,
+    Line,
+    answers_by_sample,
+    authors_of,
+    moment,
+    number,
+    split_authors,
+    stamp,
+    told,
+)
 from chase.home.home import Home
 from chase.home.inbox import AnswerRefused, Given
 from chase.home.people import Person
@@ -38,16 +48,13 @@ COLUMNS = (
     "strategy",
     "ev",
     "score",
+    "answers",
 )
 
 LONGEST_CELL = 100_000
+YES = ("1", "true", "True")
 FORMULA = ("=", "+", "-", "@", "\t", "\r")
 """A cell that begins so is run as a formula by spreadsheets."""
-
-
-def stamp(seconds: float | None) -> str:
-    """A moment as ISO 8601, UTC."""
-    return "" if seconds is None else datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds")
 
 
 def neutral(value: Any) -> Any:
@@ -60,38 +67,39 @@ def plain(cell: str) -> str:
     return cell[1:] if cell.startswith("'") and cell[1:].startswith(FORMULA) else cell
 
 
-def to_csv(home: Home, waiting: bool = False, answers: bool = False) -> str:
-    """Every label in force with its annotator, every answer, or every question that waits, a line each."""
-    ledger = home.ledger
+def _rows(home: Home, waiting: bool, answers: bool) -> list[dict[str, Any]]:
+    """Every label in force with its annotators, every answer, or every question that waits, by column."""
+    ledger, classes = home.ledger, home.card.classes
     rows = ledger.open_questions() if waiting else ledger.answers() if answers else ledger.labels()
-    file = io.StringIO()
-    writer = csv.DictWriter(file, COLUMNS, extrasaction="ignore", lineterminator="\n")
-    writer.writeheader()
+    said = {} if waiting or answers else answers_by_sample(home)
+    found = []
     for row in rows:
         label = row.get("label")
-        name = "" if label is None else home.card.classes[label]
-        filled = row | {"class": name, "answered_at": stamp(row.get("answered_at"))}
-        writer.writerow({key: neutral(value) for key, value in filled.items()})
+        more = {"class": "" if label is None else classes[label], "answered_at": stamp(row.get("answered_at"))}
+        if answers:
+            more["rule"] = DECISION if row["decides"] else ""
+        filled = {column: (row | more).get(column) for column in COLUMNS}
+        authors = authors_of(row, said.get(row["sample"], [])) if said else []
+        if len(authors) > 1:
+            filled["answers"] = [told(one, classes) for one in authors]
+        found.append(filled)
+    return found
+
+
+def to_csv(home: Home, waiting: bool = False, answers: bool = False) -> str:
+    """Every label in force with its annotators, every answer, or every question that waits, a line each."""
+    file = io.StringIO()
+    writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
+    writer.writeheader()
+    for row in _rows(home, waiting, answers):
+        cells = row | {"answers": json.dumps(row["answers"], ensure_ascii=False) if row["answers"] else ""}
+        writer.writerow({key: neutral(value) for key, value in cells.items()})
     return file.getvalue()
 
 
-@dataclass(frozen=True)
-class Line:
-    """An answer as a file has it."""
-
-    where: str
-    """Where in the file, for messages."""
-    sample: int | None = None
-    name: str = ""
-    label: int | None = None
-    class_name: str = ""
-    reason: str = ""
-    annotator: str = ""
-    seconds: float | None = None
-    answered_at: float | None = None
-    saw_model: bool = False
-    unsure: bool = False
-    comment: str = ""
+def to_json(home: Home, waiting: bool = False, answers: bool = False) -> str:
+    """The same as JSON: a list of objects."""
+    return json.dumps(_rows(home, waiting, answers), indent=1, ensure_ascii=False)
 
 
 @dataclass
@@ -125,23 +133,49 @@ def _csv_lines(reader: csv.DictReader[str]) -> list[Line]:
         cell = {key: plain(value or "") for key, value in row.items() if isinstance(key, str)}
         if max(map(len, cell.values()), default=0) > LONGEST_CELL:
             raise LabelError(f"{where} cannot be read as CSV: a cell holds more than {LONGEST_CELL:,} characters")
-        lines.append(
-            Line(
-                where,
-                _whole(cell.get("sample", "").strip(), where, "sample"),
-                cell.get("name", ""),
-                _whole(cell.get("label", "").strip(), where, "label"),
-                cell.get("class", ""),
-                cell.get("reason", "").strip(),
-                cell.get("annotator", "").strip(),
-                number(cell.get("seconds", "")),
-                moment(cell.get("answered_at", "")),
-                cell.get("saw_model", "").strip() in ("1", "true", "True"),
-                cell.get("unsure", "").strip() in ("1", "true", "True"),
-                cell.get("comment", ""),
-            )
-        )
+        lines += _lines(where, cell)
     return lines
+
+
+def read_json(text: str) -> list[Line]:
+    """Lines of a JSON list of objects, as ``to_json`` writes it."""
+    lines = []
+    for place, row in enumerate(json_list(text), 1):
+        if not isinstance(row, dict):
+            raise LabelError(f"object {place} is no object but {type(row).__name__}")
+        as_text = {key: value if isinstance(value, str) else json.dumps(value) for key, value in row.items()}
+        lines += _lines(f"object {place}", {key: "" if value == "null" else value for key, value in as_text.items()})
+    return lines
+
+
+def json_list(text: str) -> list[Any]:
+    """A file that is a JSON list."""
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise LabelError(f"the file is not JSON: {error}") from None
+    if not isinstance(found, list):
+        raise LabelError("a JSON file of labels is a list of Label Studio tasks, or of objects like the lines of a CSV")
+    return found
+
+
+def _lines(where: str, cell: Mapping[str, str]) -> list[Line]:
+    """A line of a file as one line for each person who is named as an author."""
+    line = Line(
+        where,
+        _whole(cell.get("sample", "").strip(), where, "sample"),
+        cell.get("name", ""),
+        _whole(cell.get("label", "").strip(), where, "label"),
+        cell.get("class", ""),
+        cell.get("reason", "").strip(),
+        cell.get("annotator", "").strip(),
+        number(cell.get("seconds", "")),
+        moment(cell.get("answered_at", "")),
+        cell.get("saw_model", "").strip() in YES,
+        cell.get("unsure", "").strip() in YES,
+        cell.get("comment", ""),
+    )
+    return split_authors(line, cell.get("rule", "").strip(), cell.get("answers", "").strip())
 
 
 def _whole(text: str, where: str, column: str) -> int | None:
@@ -153,23 +187,6 @@ def _whole(text: str, where: str, column: str) -> int | None:
         raise LabelError(f"{where}: '{column}' must be a whole number, not '{text}'") from None
 
 
-def number(value: Any) -> float | None:
-    """A number of 0 or more, None for anything else."""
-    try:
-        found = float(value)
-    except (TypeError, ValueError):
-        return None
-    return found if math.isfinite(found) and found >= 0 else None
-
-
-def moment(text: str) -> float | None:
-    """Seconds since 1970 of an ISO 8601 moment, None for anything else."""
-    try:
-        return datetime.fromisoformat(text.strip()).timestamp()
-    except (ValueError, OverflowError):
-        return None
-
-
 def import_lines(
     home: Home,
     lines: Sequence[Line],
@@ -177,24 +194,26 @@ def import_lines(
     revise: bool = False,
     keep_good: bool = False,
     merge: bool = False,
+    by: str = "",
 ) -> ImportResult:
     """Import the lines of a file; all of them, or with ``keep_good`` those that are valid.
 
     Several lines of different people for one sample are several answers. With ``merge`` every line is the opinion of
     its author beside all others: it replaces what the author said earlier and nothing else, and lines that were
-    imported before change nothing.
+    imported before change nothing. Only authors who work elsewhere, as ``merge`` says, can come again. The audit log
+    names author and importer (``by``).
     """
     outcome = ImportResult()
     here: dict[int, set[int]] = {}
     with home.database.transaction():
         for line in lines:
             try:
-                who = home.people.named(annotator or line.annotator or "import")
+                who = home.people.named(annotator or line.annotator or "import", comes=merge)
                 given = _opinion(home, line, who) if merge else _given(home, line, who, revise, here)
                 if given is None:
                     outcome.unchanged += 1
                 else:
-                    home.answer(given, who.name, "import", answered_at=stamp(given.answered_at))
+                    home.answer(given, who.name, "import", answered_at=stamp(given.answered_at), imported_by=by)
                     outcome.accepted += 1
             except AnswerRefused as refused:
                 outcome.refused.append(f"{line.where}: {refused}")
@@ -231,10 +250,14 @@ def _given(home: Home, line: Line, who: Person, revise: bool, here: dict[int, se
     current = home.inbox.current(sample)
     same = current is not None and current["label"] == label and (label is not None or current["reason"] == line.reason)
     first, again = not others - {who.id}, who.id in others
-    others.add(who.id)
-    if said or (same and first):
+    if same and first and not said:
         return None
-    return _from(line, sample, label, who, revise=(revise and first) or again, another=not first)
+    others.add(who.id)
+    if said:
+        return None
+    given = _from(line, sample, label, who, revise=(revise and first) or again, another=not first)
+    told_before = {one.annotator for one in opinions} - others
+    return replace(given, decides=line.decides and (revise or not told_before))
 
 
 def _from(line: Line, sample: int, label: int | None, who: Person, revise: bool, another: bool) -> Given:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import time
 from typing import Any
 
+from chase.annotation.opinions import COLLEAGUE
+from chase.home.claims import disguised
 from chase.home.schema import Database
 from chase.home.verdicts import IN_FORCE
 
@@ -65,8 +67,8 @@ class Ledger:
             golds = db.execute("SELECT round, state FROM questions WHERE gold_for = ?", (annotator,)).fetchall()
             mine, today = db.execute(
                 "SELECT COUNT(DISTINCT sample), COUNT(DISTINCT CASE WHEN answered_at >= ? THEN sample END)"
-                " FROM answers WHERE annotator = ? AND retracted_at IS NULL",
-                (day, annotator),
+                " FROM answers WHERE annotator = ? AND retracted_at IS NULL AND reason <> ?",
+                (day, annotator, COLLEAGUE),
             ).fetchone()
         now = {row["state"]: row["n"] for row in rows}
         for row in golds:
@@ -103,7 +105,8 @@ class Ledger:
             values += [*parts, labels]
         with self._database.reading() as db:
             rows = db.execute(query + " ORDER BY a.id DESC LIMIT ?", (*values, limit)).fetchall()
-        return [{key: value for key, value in dict(row).items() if key != "gold_for"} for row in rows]
+            shown = [disguised(db, dict(row)) for row in rows]
+        return [{key: value for key, value in row.items() if key != "gold_for"} for row in shown]
 
     def labels(self) -> list[dict[str, Any]]:
         """Every label in force, by sample."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +27,8 @@ from chase.data.kinds import KINDS
 from chase.home.audit import Audit
 from chase.home.history import Ledger
 from chase.home.inbox import Given, Inbox
-from chase.home.people import People
+from chase.home.people import People, Person
+from chase.home.policy import Policy
 from chase.home.schema import Database
 
 FORMAT = 1
@@ -106,7 +107,7 @@ class Home:
         called = [f"{card.kind}-{i}" for i in ids.tolist()] if names is None else list(names)
         inbox.add_samples(dict(zip(ids.tolist(), called, strict=True)))
         if initial:
-            known = people.named(INITIAL).id
+            known = people.named(INITIAL, comes=False).id
             inbox.answer_all([Given(s, label, known, source=INITIAL) for s, label in initial.items()])
             inbox.set_taken(inbox.hand_out(0)[1])
         database.close()
@@ -131,7 +132,7 @@ class Home:
         self.audit.note(who, what, given.sample, answer=number, label_before=label_before, **said, **detail)
         return number
 
-    def invite(self, name: str, by: str = "") -> str:
+    def invite(self, name: str, by: str) -> str:
         """A token for one entry of a person, with a line in the audit log, which never holds the token."""
         if " ".join(name.split()) == INITIAL:
             raise LabelError(f"'{INITIAL}' stands for labels known from the start and cannot enter: use another name")
@@ -140,12 +141,29 @@ class Home:
             self.audit.note(by, "link", person=self.people.named(name).name)
         return token
 
-    def revoke(self, name: str, by: str = "") -> int:
+    def revoke(self, name: str, by: str) -> int:
         """End a person's sessions and unused links, with a line in the audit log; returns how many there were."""
         with self.database.transaction():
             ended = self.people.revoke(name)
             self.audit.note(by, "revoke", person=self.people.named(name).name, ended=ended)
         return ended
+
+    def set_role(self, name: str, role: str, by: str) -> Person:
+        """Give a person a role, with a line in the audit log that names the one before."""
+        with self.database.transaction():
+            before = self.people.named(name).role
+            person = self.people.set_role(name, role)
+            self.audit.note(by, "role", person=person.name, role=role, role_before=before)
+        return person
+
+    def set_policy(self, values: Mapping[str, Any], by: str) -> Policy:
+        """Change some of the policy, with a line in the audit log: what changed, from what to what."""
+        with self.database.transaction():
+            before, after = self.policies.read(), self.policies.change(values)
+            pairs = {one.name: [getattr(before, one.name), getattr(after, one.name)] for one in fields(Policy)}
+            changed = {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
+            self.audit.note(by, "policy", changed=changed)
+        return after
 
     def close(self) -> None:
         """Close the inbox."""

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from chase.annotation.annotator import Answer, Question
-from chase.annotation.opinions import COLLEAGUE
+from chase.annotation.opinions import COLLEAGUE, votes_of
 from chase.core.errors import LabelError
 from chase.core.randomness import fold
 from chase.home.claims import OPEN, Claims, question
@@ -148,7 +148,7 @@ class Inbox:
     def _count_earlier(self, db: sqlite3.Connection, asked: Question) -> None:
         """A sample asked again keeps the answers it has; a second opinion is one more than those."""
         if asked.again:
-            votes = len(self.verdicts.opinions(asked.sample))
+            votes = len(votes_of(self.verdicts.opinions(asked.sample)))
             db.execute(
                 f"UPDATE questions SET wanted = MAX(wanted, ?), votes = ? WHERE sample = ? AND {OPEN}",
                 (votes + 1, votes, asked.sample),

@@ -24,6 +24,13 @@ REVEAL = ("after", "before", "never")
 ROLES = ("annotator", "adjudicator", "lead")
 """Annotators answer; adjudicators also decide conflicts; leads also see everybody and set the policy."""
 LONGEST_NAME = 80
+PRESENT = """
+SELECT p.id FROM annotators p WHERE NOT p.away AND (
+  NOT EXISTS (SELECT 1 FROM tokens t WHERE t.annotator = p.id AND t.used_at IS NULL AND t.expires_at < :now)
+  OR EXISTS (SELECT 1 FROM tokens t WHERE t.annotator = p.id AND t.used_at IS NULL AND t.expires_at >= :now)
+  OR EXISTS (SELECT 1 FROM sessions s WHERE s.annotator = p.id)
+  OR EXISTS (SELECT 1 FROM answers a WHERE a.annotator = p.id))
+"""
 
 
 @dataclass(frozen=True)
@@ -51,14 +58,15 @@ class People:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def named(self, name: str) -> Person:
-        """The annotator of a name, new if need be."""
+    def named(self, name: str, comes: bool = True) -> Person:
+        """The annotator of a name, new if need be; a new one who does not come is known from a file only."""
         name = " ".join(name.split())
         if not 0 < len(name) <= LONGEST_NAME or not name.isprintable():
             raise LabelError(f"an annotator's name is 1 to {LONGEST_NAME} printable characters, not {name[:99]!r}")
         with self._database.transaction() as db:
             db.execute(
-                "INSERT INTO annotators (name, created_at) VALUES (?, ?) ON CONFLICT DO NOTHING", (name, time.time())
+                "INSERT INTO annotators (name, created_at, away) VALUES (?, ?, ?) ON CONFLICT DO NOTHING",
+                (name, time.time(), int(not comes)),
             )
             row = db.execute("SELECT id, name, reveal, role FROM annotators WHERE name = ?", (name,)).fetchone()
         return Person(**dict(row))
@@ -68,6 +76,11 @@ class People:
         with self._database.reading() as db:
             rows = db.execute("SELECT id, name, reveal, role FROM annotators ORDER BY name").fetchall()
         return [Person(**dict(row)) for row in rows]
+
+    def present(self) -> set[int]:
+        """Who can come: not those whose access was ended, whose only link has expired, or whom only a file names."""
+        with self._database.reading() as db:
+            return {row["id"] for row in db.execute(PRESENT, {"now": time.time()})}
 
     def set_role(self, name: str, role: str) -> Person:
         """Make somebody an annotator, an adjudicator or a lead."""
@@ -89,7 +102,11 @@ class People:
         """A token for one entry, to be put in a link."""
         person, token = self.named(name), secrets.token_urlsafe(24)
         with self._database.transaction() as db:
-            db.execute("DELETE FROM tokens WHERE expires_at < ?", (time.time(),))
+            db.execute(
+                "DELETE FROM tokens WHERE expires_at < ? AND (used_at IS NOT NULL OR annotator = ?)",
+                (time.time(), person.id),
+            )
+            db.execute("UPDATE annotators SET away = 0 WHERE id = ?", (person.id,))
             db.execute(
                 "INSERT INTO tokens VALUES (?, ?, ?, NULL)", (_hash(token), person.id, time.time() + TOKEN_SECONDS)
             )
@@ -151,4 +168,5 @@ class People:
                 (row["id"],),
             )
             db.execute("UPDATE claims SET until = 0, shown = 0 WHERE annotator = ?", (row["id"],))
+            db.execute("UPDATE annotators SET away = 1 WHERE id = ?", (row["id"],))
         return int(sessions + unused)

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from chase.core.errors import LabelError
 
-FORMAT = 3
+FORMAT = 4
 """Version of the tables."""
 BUSY_SECONDS = 30.0
 
@@ -149,10 +149,25 @@ CREATE TABLE audit (
 CREATE TRIGGER audit_stays BEFORE UPDATE ON audit BEGIN SELECT RAISE(ABORT, 'the audit log is append-only'); END;
 CREATE TRIGGER audit_keeps BEFORE DELETE ON audit BEGIN SELECT RAISE(ABORT, 'the audit log is append-only'); END;
 """,
+    3: """
+ALTER TABLE annotators ADD COLUMN away INTEGER NOT NULL DEFAULT 0;
+UPDATE annotators SET away = 1 WHERE 'revoke' = (
+  SELECT what FROM audit WHERE what IN ('link', 'revoke') AND json_extract(detail, '$.person') = annotators.name
+  ORDER BY id DESC LIMIT 1);
+UPDATE annotators SET away = 1 WHERE EXISTS (SELECT 1 FROM answers a WHERE a.annotator = annotators.id)
+  AND NOT EXISTS (SELECT 1 FROM answers a WHERE a.annotator = annotators.id AND a.source = 'page')
+  AND NOT EXISTS (SELECT 1 FROM sessions s WHERE s.annotator = annotators.id)
+  AND NOT EXISTS (SELECT 1 FROM tokens t WHERE t.annotator = annotators.id);
+CREATE TABLE looked (
+  sample INTEGER NOT NULL, annotator INTEGER NOT NULL REFERENCES annotators, at REAL NOT NULL,
+  PRIMARY KEY (sample, annotator)
+) WITHOUT ROWID;
+""",
 }
 """What makes the next format of each: 2 counts deleted questions out, knows samples by a hash of what they hold, and
 notes additions and removals that are committed here but not yet in the other files of a home; 3 has several answers
-per sample (claims, verdicts, reviews), roles, a policy, gold questions, columns about a sample, and the audit log."""
+per sample (claims, verdicts, reviews), roles, a policy, gold questions, columns about a sample, and the audit log; 4
+knows who cannot come (``away``) and who has seen what others answered to a sample (``looked``)."""
 
 MARKS = ("taken", "handed")
 """Answers up to ``taken`` are part of the committed state; up to ``handed``, training may be using them."""

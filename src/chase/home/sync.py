@@ -18,6 +18,7 @@ from urllib.parse import urlsplit
 from xml.etree import ElementTree
 
 from chase.core.errors import LabelError
+from chase.core.operator import operator
 from chase.home.exchange import ImportResult, import_lines
 from chase.home.home import Home
 from chase.home.label_studio import label_studio_config, lines_of, task_of
@@ -161,7 +162,7 @@ def _slim(task: Any) -> dict[str, Any]:
 def _pull(home: Home, client: Any, tasks: Sequence[Mapping[str, Any]], shown: bool) -> ImportResult:
     users = {one.id: one.email for one in client.users.list()}
     told = ((f"task {task['id']}", dict(task) | {"data": task["data"] | {"saw_model": shown}}) for task in tasks)
-    return import_lines(home, lines_of(told, users), keep_good=True, merge=True)
+    return import_lines(home, lines_of(told, users), keep_good=True, merge=True, by=operator())
 
 
 def _remove_closed(home: Home, client: Any, tasks: Sequence[Mapping[str, Any]], done: Synced) -> None:

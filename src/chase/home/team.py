@@ -6,8 +6,11 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
+from chase.annotation.opinions import COLLEAGUE
 from chase.core.errors import LabelError
+from chase.home.again import nobody_left
 from chase.home.annotator_agreement import agreement
+from chase.home.claims import OPEN
 from chase.home.home import INITIAL, Home
 from chase.home.policy import form
 from chase.home.verdicts import IN_FORCE
@@ -24,8 +27,11 @@ WARN_FROM = 5
 """Gold answers from which a score is worth a warning."""
 
 
-def set_gold(home: Home, labels: Mapping[int, int]) -> int:
-    """Samples whose class is known for certain; they are mixed in to see how well people do. Returns how many."""
+def set_gold(home: Home, labels: Mapping[int, int], by: str = "") -> int:
+    """Samples whose class is known for certain; they are mixed in to see how well people do. Returns how many.
+
+    The audit log gets a line with what changed: by sample, the class before (none for a new one) and now.
+    """
     classes = len(home.card.classes)
     for sample, label in labels.items():
         if home.inbox.sample_name(sample) is None:
@@ -33,7 +39,10 @@ def set_gold(home: Home, labels: Mapping[int, int]) -> int:
         if not 0 <= label < classes:
             raise LabelError(f"class {label} for sample {sample}: classes are 0 to {classes - 1}")
     with home.database.transaction() as db:
+        before = {row["sample"]: row["label"] for row in db.execute("SELECT sample, label FROM gold")}
+        changed = {str(s): [before.get(s), label] for s, label in labels.items() if before.get(s) != label}
         db.executemany("INSERT OR REPLACE INTO gold VALUES (?, ?)", labels.items())
+        home.audit.note(by, "gold", samples=len(labels), changed=changed)
         return int(db.execute("SELECT COUNT(*) FROM gold").fetchone()[0])
 
 
@@ -68,11 +77,11 @@ def _people(home: Home) -> list[dict[str, Any]]:
     day = time.time() - time.time() % 86400
     with home.database.reading() as db:
         rows = db.execute(
-            "SELECT p.name, p.role, COUNT(a.id) AS answers, COALESCE(SUM(a.answered_at >= ?), 0) AS today,"
+            "SELECT p.id, p.name, p.role, COUNT(a.id) AS answers, COALESCE(SUM(a.answered_at >= ?), 0) AS today,"
             " AVG(a.seconds) AS seconds, COALESCE(SUM(a.unsure), 0) AS unsure FROM annotators p"
-            " LEFT JOIN answers a ON a.annotator = p.id AND a.retracted_at IS NULL AND a.source <> ?"
+            " LEFT JOIN answers a ON a.annotator = p.id AND a.retracted_at IS NULL AND a.source <> ? AND a.reason <> ?"
             " WHERE p.name <> ? GROUP BY p.id ORDER BY p.name",
-            (day, INITIAL, INITIAL),
+            (day, INITIAL, COLLEAGUE, INITIAL),
         ).fetchall()
         same = db.execute(
             f"SELECT o.name, AVG(o.label IS v.label) AS same FROM ({IN_FORCE}) o"
@@ -80,12 +89,40 @@ def _people(home: Home) -> list[dict[str, Any]]:
             " WHERE v.rule <> 'single' AND NOT o.decides GROUP BY o.name"
         ).fetchall()
     agreed = {row["name"]: row["same"] for row in same}
-    golds, goal = gold_scores(home), home.policies.read().goal
+    golds, goal, can_come = gold_scores(home), home.policies.read().goal, home.people.present()
     found = []
     for row in rows:
         asked, right = golds.get(row["name"], (0, 0))
         more = {"agreement": agreed.get(row["name"]), "gold_asked": asked, "gold": right / asked if asked else None}
-        found.append(dict(row) | more | {"goal": goal})
+        found.append(dict(row) | more | {"goal": goal, "access": row["id"] in can_come})
+    return found
+
+
+def _wait(count: int, what: str) -> str:
+    return f"1 {what} waits" if count == 1 else f"{count} {what}s wait"
+
+
+def warnings(home: Home, where: str = "HOME") -> list[str]:
+    """What waits for people who are not there, a sentence each with what to do; ``where``: the home in commands."""
+    can_come = home.people.present()
+    roles = {one.role for one in home.people.everybody() if one.id in can_come}
+    with home.database.reading() as db:
+        conflicts = int(db.execute("SELECT COUNT(*) FROM reviews WHERE why = 'conflict'").fetchone()[0])
+        asked = {
+            row["sample"]
+            for row in db.execute(f"SELECT sample FROM questions WHERE {OPEN} AND gold_for IS NULL AND votes < wanted")
+        }
+    name = f"`chase label role {where} adjudicator -a NAME` names one, `chase label link {where} -a NAME` makes a link"
+    found = []
+    if conflicts and "adjudicator" not in roles:
+        lead = "A lead can decide under Conflicts; otherwise " if "lead" in roles else ""
+        found.append(f"{_wait(conflicts, 'sample')} for a decision, but there is no adjudicator: {lead}{name}.")
+    alone = nobody_left(home, asked) if can_come else set()
+    if alone:
+        found.append(
+            f"{_wait(len(alone), 'question')} for an answer, but nobody who has access is left to give it:"
+            f" make a link for one more person (`chase label link {where} -a NAME`)."
+        )
     return found
 
 
@@ -103,6 +140,7 @@ def overview(home: Home, annotator: int) -> dict[str, Any]:
         "conflicts": why.get("conflict", 0),
         "unsure": why.get("not sure", 0) + why.get("colleague", 0),
         "waiting": waiting,
+        "warnings": warnings(home),
         "people": _people(home),
         "gold_warning": policy.gold_warning,
         "agreement": agreement(home.ledger.votes(), home.card.classes).to_json(),

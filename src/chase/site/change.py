@@ -28,6 +28,7 @@ HOLD_A_SAMPLE = {
     "answers": "sample",
     "verdicts": "sample",
     "reviews": "sample",
+    "looked": "sample",
     "questions": "sample",
     "gold": "sample",
     "about": "sample",
@@ -155,7 +156,7 @@ def _enter(site: Site, ids: SampleIds, new: New, hashes: Sequence[bytes]) -> Non
         if not store.amend(lambda state: state.add(ids)):
             db.executemany("INSERT INTO unfinished VALUES (?, ?, 1)", names.items())
         if site.card.annotator != "simulated" and (new.labels >= 0).any():
-            who = home.people.named(IMPORTER).id
+            who = home.people.named(IMPORTER, comes=False).id
             known = [(int(i), int(c)) for i, c in zip(ids, new.labels, strict=True) if c >= 0]
             home.inbox.answer_all([Given(i, c, who, source="import") for i, c in known])
     finish(home)

@@ -6,7 +6,7 @@ import hashlib
 import hmac
 import json
 from collections.abc import Callable
-from dataclasses import fields
+from dataclasses import replace
 from typing import Any
 
 from chase.annotation.opinions import COLLEAGUE
@@ -16,7 +16,6 @@ from chase.home.home import Home
 from chase.home.inbox import AnswerRefused, Given
 from chase.home.page.guard import NUMBER, RequestRefused, seconds, text, whole
 from chase.home.people import Person
-from chase.home.policy import Policy
 from chase.home.team import gold_warning, overview
 
 MOST_AT_ONCE = 100
@@ -126,6 +125,7 @@ class Actions:
             question = self._home.inbox.question_of(review["sample"])
             if question is not None:
                 queue.append(question | {"why": review["why"], "answers": review["answers"]})
+        self._home.inbox.claims.look([question["sample"] for question in queue], person.id)
         return queue
 
     def answer(self, person: Person, body: Json) -> Json:
@@ -170,10 +170,22 @@ class Actions:
             if inbox.sample_name(given.sample) is None:
                 raise AnswerRefused("unknown sample", f"sample {given.sample} is not one of this client's")
             raise AnswerRefused("not given", f"sample {given.sample} was not given to you")
+        if not given.decides and inbox.claims.has_looked(given.sample, person.id):
+            given = self._no_longer_blind(given)
         if given.label is None and given.reason == "bad sample":
             return given  # a picture that cannot be shown was never on a screen
         seen = self._seen(person, given.sample, text(raw, "seen", ""))
-        return Given(**{one.name: getattr(given, one.name) for one in fields(Given)} | {"seen": seen})
+        return replace(given, seen=seen)
+
+    def _no_longer_blind(self, given: Given) -> Given:
+        """Who has seen what others answered gives no further opinion, but may correct a decision of their own."""
+        said = [one for one in self._home.inbox.verdicts.opinions(given.sample) if one.annotator == given.annotator]
+        if given.revise and said and said[-1].decides:
+            return replace(given, decides=True)
+        raise AnswerRefused(
+            "not blind",
+            f"you have seen what others answered to sample {given.sample}: decide it under Conflicts instead",
+        )
 
     def _accepted(self, person: Person, one: Given, number: int) -> Json:
         question = self._home.inbox.question_of(one.sample, person.id)
@@ -251,15 +263,7 @@ class Actions:
         """Set the policy."""
         self._lead(person)
         try:
-            with self._home.database.transaction():
-                before = self._home.policies.read()
-                after = self._home.policies.change(body)
-                changed = {
-                    f.name: [getattr(before, f.name), getattr(after, f.name)]
-                    for f in fields(Policy)
-                    if getattr(before, f.name) != getattr(after, f.name)
-                }
-                self._home.audit.note(person.name, "policy", changed=changed)
+            self._home.set_policy(body, person.name)
         except LabelError as error:
             raise RequestRefused(400, str(error)) from None
         return {}

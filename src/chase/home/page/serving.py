@@ -18,6 +18,7 @@ from typing import Any
 import uvicorn
 
 from chase.core.errors import LabelError
+from chase.core.operator import operator
 from chase.core.processes import end_with_parent
 from chase.home.home import Home
 from chase.home.page.app import Page
@@ -137,9 +138,12 @@ def hosts(address: Address, port: int) -> set[str]:
     return {f"{n}:{port}" for n in spelled} | (spelled if port == default else set())
 
 
-def links(home: Home, where: str, annotators: Sequence[str]) -> dict[str, str]:
-    """A new link for each annotator. The token stands behind the #, which browsers keep to themselves."""
-    return {name: f"{where}/#token={home.invite(name)}" for name in annotators}
+def links(home: Home, where: str, annotators: Sequence[str], by: str = "") -> dict[str, str]:
+    """A new link for each annotator, made by whoever runs this program unless somebody is named.
+
+    The token stands behind the #, which browsers keep to themselves.
+    """
+    return {name: f"{where}/#token={home.invite(name, by or operator())}" for name in annotators}
 
 
 def server(home: Home, address: Address, port: int) -> uvicorn.Server:

@@ -38,7 +38,7 @@ export class Team {
     try {
       const found = await call("/api/team");
       this.place.replaceChildren(
-        make("h1", { textContent: "Team" }), this.summary(found), this.people(found), this.access(), ...this.agreement(found), this.policy(found),
+        make("h1", { textContent: "Team" }), this.summary(found), ...found.warnings.map((words) => make("p", { className: "warn", textContent: words })), this.people(found), this.access(), ...this.agreement(found), this.policy(found),
       );
       this.place.hidden = false;
     } catch (error) {
@@ -54,7 +54,7 @@ export class Team {
 
   people({ people, gold_warning: least }) {
     const rows = people.map((one) => [
-      one.name, one.role, `${one.answers}`, one.goal ? `${one.today} of ${one.goal}` : `${one.today}`,
+      one.name, one.access ? one.role : `${one.role}, no access`, `${one.answers}`, one.goal ? `${one.today} of ${one.goal}` : `${one.today}`,
       one.seconds === null ? "–" : one.seconds.toFixed(1), share(one.agreement),
       { words: one.gold_asked ? `${share(one.gold)} of ${one.gold_asked}` : "–", warn: one.gold !== null && one.gold < least },
       `${one.unsure}`, this.entry(one.name),
@@ -122,6 +122,7 @@ export class Team {
     try {
       await call("/api/revoke", { name });
       notice(`${name} needs a new link to enter again.`);
+      this.show();
     } catch (error) {
       this.options.failed(error);
     }
