@@ -25,7 +25,7 @@ def scene(name: str, **changes: float) -> Scene:
 STUDY = Study(
     "second-opinions",
     "every answer on a new sample, against an ActiveLab score that decides between a new sample and a second opinion, "
-    "with simulated teams of five people per client; digits, 225 answers",
+    "with simulated teams of five people per client, or two who get tired; digits, 225 answers",
     (
         StudyPart(
             (
@@ -35,7 +35,8 @@ STUDY = Study(
                 scene("skill 0.5", skill=0.5),
                 scene("unequal skill 0.4 to 1", skill=0.7, skill_spread=0.3),
                 scene("skill 0.7, class confusion", skill=0.7, confusion=0.9),
-                scene("skill 0.9, fatigue 0.5", skill=0.9, fatigue=0.5),
+                scene("two people, skill 0.9, fatigue 0.6", skill=0.9, skill_spread=0.05, people=2, fatigue=0.6),
+                scene("two people, skill 0.64, rested", skill=0.64, skill_spread=0.05, people=2),
             ),
             (
                 Arm("new samples only", {"second_opinions": 0}),
@@ -44,5 +45,7 @@ STUDY = Study(
             against="new samples only",
         ),
     ),
-    "Labels are all answers, second opinions among them. Closed-form learner; five clients that hold all classes.",
+    "Labels are all answers, second opinions among them. Closed-form learner; five clients that hold all classes. People "
+    "rest after 20 answers. Five share 45 answers, so each gives 9 and is hardly tired; two give 22 each and go through "
+    "all of it: from skill 0.9 down to 0.3, 0.64 on average. The last scene has that average without fatigue.",
 )
