@@ -12,6 +12,7 @@ from homes import ask, image_home
 from PIL import Image
 from playwright.sync_api import Browser, Page, expect
 
+from chase.annotation.annotator import SECOND_OPINION, Question
 from chase.home.home import Home
 from chase.home.inbox import Given
 from chase.home.team import set_gold
@@ -178,6 +179,51 @@ def test_the_lead_sees_everybody_and_sets_the_policy(home: Home, desk: Desk) -> 
     page.click("#open-settings")
     expect(page.locator("#reveal-policy")).to_be_visible()
     expect(page.locator("input[name=reveal]").first).to_be_disabled()
+
+
+def test_nothing_on_the_page_tells_that_a_sample_has_an_answer(home: Home, desk: Desk) -> None:
+    ask(home, range(3))
+    home.inbox.answer(Given(1, 0, home.people.named("anna").id))
+    home.inbox.set_taken(home.inbox.hand_out(0)[1])
+    home.inbox.file([Question(1, 2, 1, SECOND_OPINION, 0, 0.93, again=True)])
+    page, shown = desk.sit("ben"), {}
+    for _ in range(3):
+        sample = on_screen(page)
+        shown[sample] = page.inner_text("#why")
+        page.keyboard.press("1")
+        if len(shown) < 3:
+            expect(page.locator("#sample-name")).not_to_have_text(f"sample {sample}")
+    assert len(set(shown.values())) == 1, "as all others"
+    assert shown[1] == "Asked in round 2 by chase; its prediction changed 4 times in training (EV 4)"
+
+
+def test_who_saw_the_answers_of_others_decides_and_is_not_asked(home: Home, desk: Desk) -> None:
+    home.policies.change({"answers_per_sample": 2})
+    ask(home, [5, 6])
+    page = desk.sit("eva")
+    assert on_screen(page) == 5, "she is asked as an annotator, and has not answered"
+    home.inbox.answer(Given(5, 1, home.people.named("anna").id))
+    home.inbox.answer(Given(5, None, home.people.named("ben").id, "ask a colleague"))
+    page.click("#view-conflicts")
+    assert on_screen(page) == 5
+    expect(page.locator("#opinions")).to_contain_text("dog")
+    page.click("#view-one")
+    assert on_screen(page) == 6
+    page.keyboard.press("1")
+    expect(page.locator("#message")).to_contain_text("All done for now")
+    assert [a["annotator"] for a in home.ledger.answers() if a["sample"] == 5] == ["anna", "ben"]
+
+
+def test_the_lead_is_told_that_nobody_decides(home: Home, desk: Desk) -> None:
+    home.policies.change({"answers_per_sample": 2})
+    ask(home, range(6))
+    for name, label in (("anna", 0), ("ben", 1)):
+        home.inbox.answer(Given(2, label, home.people.named(name).id))
+    home.revoke("eva", "kim")
+    page = desk.sit("kim")
+    page.click("#view-team")
+    expect(page.locator("#team p.warn")).to_contain_text("1 sample waits for a decision, but there is no adjudicator")
+    expect(page.get_by_role("row", name="eva adjudicator, no access")).to_be_visible()
 
 
 def test_the_lead_lets_people_in_and_out(home: Home, desk: Desk, chromium: Browser) -> None:

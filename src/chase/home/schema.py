@@ -235,10 +235,11 @@ class Database:
             self._connection.execute("BEGIN IMMEDIATE")
             try:
                 yield self._connection
+                self.commit()
             except BaseException:
-                self._connection.execute("ROLLBACK")
+                if self._connection.in_transaction:  # on a full disk SQLite has taken everything back itself
+                    self._connection.execute("ROLLBACK")
                 raise
-            self.commit()
 
     def commit(self) -> None:
         """End a transaction and keep what was written in it."""

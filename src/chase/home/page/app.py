@@ -18,6 +18,8 @@ GET  /api/samples/7 a sample that was asked for, with its receipt
 
 from __future__ import annotations
 
+import logging
+import sqlite3
 from collections.abc import Awaitable, Callable, Collection
 from importlib.resources import files
 from typing import Any
@@ -87,6 +89,7 @@ class Page:
             RequestRefused: _refused,
             LabelError: _label_error,
             ClientDisconnect: _gone,
+            sqlite3.Error: _not_kept,
         }
         app = Starlette(routes=routes, exception_handlers=handlers)
         return Guard(app, hosts, "https" if self._secure else "http")
@@ -208,6 +211,13 @@ async def _refused(request: Request, error: Exception) -> Response:
 
 async def _label_error(request: Request, error: Exception) -> Response:
     return refusal(422, str(error))
+
+
+async def _not_kept(request: Request, error: Exception) -> Response:
+    """The disk is full or fails: nothing was kept, and the page keeps its answers until it is."""
+    logging.getLogger("uvicorn.error").error("the inbox cannot be read or written: %s", error)
+    why = "its disk is full" if getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_FULL else str(error)
+    return refusal(503, f"the page's server cannot save anything ({why}): tell whoever runs this page", "storage")
 
 
 async def _gone(request: Request, error: Exception) -> Response:

@@ -8,6 +8,8 @@ export class Refusal extends Error {
   }
 }
 
+export const UNREACHABLE = "the page's server cannot be reached";
+
 export async function call(path, body) {
   const options = body === undefined
     ? {}
@@ -142,7 +144,7 @@ export class Outbox {
           continue;
         }
         tries += 1;
-        this.handlers.trouble(this.waiting.length);
+        this.handlers.trouble(this.waiting.length, error instanceof Refusal && error.kind === "storage" ? error.message : UNREACHABLE);
         await pause(Math.min(5000, 300 * 2 ** Math.min(tries, 5)));
       }
     }

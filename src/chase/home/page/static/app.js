@@ -1,6 +1,6 @@
 // The page: what is on the screen, and what keys and clicks do. No sample and no label leaves this machine.
 
-import { call, Outbox, Refusal } from "./api.js";
+import { call, Outbox, Refusal, UNREACHABLE } from "./api.js";
 import { ClassPicker, visible } from "./classes.js";
 import { Desk } from "./desk.js";
 import { drawAbout, drawOpinions, drawProgress, drawThoughts, why } from "./describe.js";
@@ -139,7 +139,11 @@ async function refill(waiting = false) {
   if (view === "team") return;
   try {
     await outbox.flush();
-    take(await call("/api/next", { ...want(), idle: waiting }));
+    const known = new Set(outbox.size ? [] : sent);
+    const result = await call("/api/next", { ...want(), idle: waiting });
+    // What the server asks although it has the answer is open again: undone in another tab, or an older backup.
+    for (const question of result.queue) if (known.has(question.id)) sent.delete(question.id);
+    take(result);
   } catch (error) {
     failed(error);
   }
@@ -188,11 +192,12 @@ function failed(error) {
     message("Please open your own link", `${error.message === LOCKED ? LOCKED : "Your session has ended."} Ask whoever runs this page for a new link.`, ...unsent);
     return;
   }
-  if (error instanceof Refusal) {
+  if (error instanceof Refusal && error.kind !== "storage") {
     notice(error.message);
     return;
   }
-  banner("The page's server cannot be reached. Trying again …");
+  const why = error instanceof Refusal ? error.message : UNREACHABLE;
+  banner(`${why[0].toUpperCase()}${why.slice(1)}. Trying again …`);
   clearTimeout(poll);
   poll = setTimeout(refill, POLL_MS);
 }
@@ -232,8 +237,8 @@ function makeOutbox() {
     refused(error) {
       failed(error);
     },
-    trouble(count) {
-      banner(count ? `${plural(count, "answer")} not saved yet: the page's server cannot be reached. Trying again …` : null);
+    trouble(count, why) {
+      banner(count ? `${plural(count, "answer")} not saved yet: ${why}. Trying again …` : null);
     },
   });
 }

@@ -121,8 +121,8 @@ export class Team {
     if (!confirm(`End all sessions and unused links of ${name}? Their answers stay.`)) return;
     try {
       await call("/api/revoke", { name });
+      await this.show();
       notice(`${name} needs a new link to enter again.`);
-      this.show();
     } catch (error) {
       this.options.failed(error);
     }
