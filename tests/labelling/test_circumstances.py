@@ -46,9 +46,13 @@ def test_a_full_disk_keeps_nothing_of_an_answer_and_the_error_says_so(tmp_path: 
     ask(home, range(30))
     anna = home.people.named("anna").id
     room = grow_no_more(home)
-    with pytest.raises(sqlite3.OperationalError, match="full"):
+
+    def answer_all() -> None:
         for sample in range(29):
             home.answer(Given(sample, 1, anna, comment="long " * 199), "anna", "answer")
+
+    with pytest.raises(sqlite3.OperationalError, match="full"):
+        answer_all()
     before = kept(home)
     assert before < 29
     room()

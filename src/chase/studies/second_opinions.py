@@ -45,7 +45,7 @@ STUDY = Study(
             against="new samples only",
         ),
     ),
-    "Labels are all answers, second opinions among them. Closed-form learner; five clients that hold all classes. People "
-    "rest after 20 answers. Five share 45 answers, so each gives 9 and is hardly tired; two give 22 each and go through "
-    "all of it: from skill 0.9 down to 0.3, 0.64 on average. The last scene has that average without fatigue.",
+    "Labels are all answers, second opinions among them. Closed-form learner; five clients that hold all classes. "
+    "People rest after 20 answers. Five share 45 answers, so each gives 9 and is hardly tired; two give 22 each and go "
+    "through all of it: from skill 0.9 down to 0.3, 0.64 on average. The last scene has that average without fatigue.",
 )
