@@ -212,10 +212,24 @@ def test_a_column_of_ids_names_the_rows_and_is_not_learnt_from(tmp_path: Path, n
         assert data.train_names[0] in {made(n) for n in range(20)}
 
 
-def test_ids_that_occur_twice_name_nothing(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["patient_id", "id"])
+def test_ids_that_occur_twice_name_nothing_and_are_not_learnt_from(tmp_path: Path, name: str) -> None:
+    """The number of a patient with two visits says nothing about the class; who wants the column names it."""
     rows = "".join(f"{n % 5},{n % 7},{'ab'[n % 2]}\n" for n in range(20))
-    data = sources.load(write(tmp_path / "x.csv", f"patient_id,age,label\n{rows}"))
-    assert [column.name for column in data.train.columns] == ["patient_id", "age"]
+    path = write(tmp_path / "x.csv", f"{name},age,label\n{rows}")
+    data = sources.load(path)
+    assert [column.name for column in data.train.columns] == ["age"]
+    assert data.train_names is not None
+    assert data.train_names[0].startswith("x.csv:")
+    assert any(f"column '{name}' is not learnt from" in problem for problem in data.problems)
+    wanted = sources.load(path, options=DataOptions(columns=(name, "age")))
+    assert [column.name for column in wanted.train.columns] == [name, "age"]
+
+
+def test_a_table_of_ids_alone_is_learnt_from(tmp_path: Path) -> None:
+    rows = "".join(f"{n % 5},{'ab'[n % 2]}\n" for n in range(20))
+    data = sources.load(write(tmp_path / "x.csv", f"ward_id,label\n{rows}"))
+    assert [column.name for column in data.train.columns] == ["ward_id"]
 
 
 def test_a_column_that_could_name_the_rows_is_offered_as_that(tmp_path: Path) -> None:

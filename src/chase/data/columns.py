@@ -32,7 +32,8 @@ USUAL = {
 }
 """Column names that are understood without a setting."""
 _NAMED_ID = re.compile(r"(?i:[_\s-]id$)|[a-z]I[dD]$")
-"""Columns such as patient_id or patientID name the rows, if their cells are all different."""
+"""Columns such as patient_id or patientID name the rows, if their cells are all different; they are never learnt from
+unless the user says so."""
 NONE = "none"
 """Said for a column that is there but shall not be used."""
 MISSING = frozenset({"", "na", "n/a", "nan", "null", "none", "?"})
@@ -64,7 +65,7 @@ def fill_columns(table: Table, options: DataOptions) -> DataOptions:
             f"{table.path.name} has no column called {', '.join(USUAL['label'])}: set label_column to one of "
             f"{', '.join(names)}, or name the `classes` if nothing is labelled yet"
         )
-    ids = [found["id"], *(str(name) for name in names if _NAMED_ID.search(str(name)) and name not in (label, site))]
+    ids = [name for name in _called_ids(names) if name not in (label, site)]
     key = _chosen(options.id_column, next((name for name in ids if _is_key(table, name)), ""))
     image, text = options.image_column, options.text_column
     if image and text:
@@ -77,6 +78,7 @@ def fill_columns(table: Table, options: DataOptions) -> DataOptions:
         return replace(options, image_column=image, text_column=text, columns=())
     used = {spec.partition(":")[0] for spec in options.columns}
     rest = [n for n in names if n not in (label, site, key, *used)]
+    rest = [n for n in rest if n not in ids] or rest
     if used:
         return _with_key(table, options, [*rest, ""])[0] if may_name and not key else options
     if may_name and not key:
@@ -92,6 +94,24 @@ def _with_key(table: Table, options: DataOptions, names: Sequence[str]) -> tuple
         if words and not any(" " in str(cell).strip() for cell in table.cells(name, "id")):
             return replace(options, id_column=name), [n for n in names if n != name]
     return options, list(names)
+
+
+def _called_ids(names: Sequence[str]) -> list[str]:
+    """Columns whose names say that they are ids, the usual names first."""
+    usual = [name for name in names if str(name).strip().lower() in USUAL["id"]]
+    return usual + [name for name in names if name not in usual and _NAMED_ID.search(str(name))]
+
+
+def left_out_ids(table: Table, options: DataOptions) -> list[str]:
+    """A sentence for each column that is called an id, names no rows and is not learnt from."""
+    used = {spec.partition(":")[0] for spec in options.columns}
+    used |= {options.label_column, options.site_column, options.id_column}
+    return [
+        f"column '{name}' is not learnt from: its name is that of an id"
+        + ("" if options.id_column else f", but its cells are not all different; name it in `columns` to use it")
+        for name in _called_ids(table.rows.column_names)
+        if name not in used
+    ]
 
 
 def _chosen(wanted: str, found: str) -> str:

@@ -126,7 +126,8 @@ def read_features(table: Table, options: DataOptions, known: tuple[Column, ...])
     if columns.is_vectors(table, options):
         return replace(raw, inputs=columns.read_vectors(table, options.columns[0]))
     read = columns.read_rows(table, options.columns, known)
-    return replace(raw, kind="table", inputs=read.values, columns=read.columns, problems=raw.problems + read.problems)
+    problems = (*raw.problems, *columns.left_out_ids(table, options), *read.problems)
+    return replace(raw, kind="table", inputs=read.values, columns=read.columns, problems=problems)
 
 
 def _labels(table: Table, options: DataOptions) -> list[str | None]:
