@@ -266,6 +266,11 @@ def test_a_csv_that_is_none_is_refused(text: str) -> None:
         exchange.read_csv(text)
 
 
+def test_a_name_of_a_class_in_the_column_of_numbers_is_told_where_it_belongs() -> None:
+    with pytest.raises(LabelError, match="not 'cat'; write names of classes into the column 'class'"):
+        exchange.read_csv("sample,label\n1,cat\n")
+
+
 def test_a_csv_with_an_endless_cell_is_refused() -> None:
     with pytest.raises(LabelError, match="line 2 cannot be read"):
         exchange.read_csv(f"sample,class\n5,{'x' * 200_000}\n")
@@ -297,5 +302,6 @@ def test_the_commands(home: Home, tmp_path: Path) -> None:
     assert isinstance(failed.exception, LabelError)
     done = run(app, ["label", "import", str(home.path), str(out), "--revise"])
     assert "2 imported, 0 unchanged, 0 refused" in done.stdout
+    assert "no second opinion is needed" in run(app, ["label", "again", str(home.path)]).stdout
     assert "#token=" in run(app, ["label", "link", str(home.path), "-a", "kim"]).stdout
     assert isinstance(run(app, ["label", str(tmp_path)]).exception, LabelError)

@@ -164,7 +164,10 @@ def again(
             opened.audit.note(operator(), "again", samples=[one.sample for one in doubted])
     for one in doubted:
         print(f"{one.name}: {opened.card.classes[one.label]} is trusted {one.score:.2f}")
-    print(f"{len(doubted)} {'labels are doubtful' if dry else 'second opinions asked for'}")
+    if doubted:
+        print(f"{len(doubted)} {'labels are doubtful' if dry else 'second opinions asked for'}")
+    else:
+        print("no second opinion is needed: no label is trusted less than a new sample")
 
 
 def audit(

@@ -184,7 +184,8 @@ def _whole(text: str, where: str, column: str) -> int | None:
     try:
         return int(text)
     except ValueError:
-        raise LabelError(f"{where}: '{column}' must be a whole number, not '{text}'") from None
+        names = "; write names of classes into the column 'class'" if column == "label" else ""
+        raise LabelError(f"{where}: '{column}' must be a whole number, not '{text}'{names}") from None
 
 
 def import_lines(
