@@ -108,7 +108,7 @@ def left_out_ids(table: Table, options: DataOptions) -> list[str]:
     used |= {options.label_column, options.site_column, options.id_column}
     return [
         f"column '{name}' is not learnt from: its name is that of an id"
-        + ("" if options.id_column else f", but its cells are not all different; name it in `columns` to use it")
+        + ("" if options.id_column else ", but its cells are not all different; name it in `columns` to use it")
         for name in _called_ids(table.rows.column_names)
         if name not in used
     ]
