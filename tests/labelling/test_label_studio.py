@@ -6,6 +6,7 @@ makes it. These tests are not part of the usual ones: the server's first start m
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import socket
@@ -18,14 +19,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from homes import ask, image_home, text_home
 from typer.testing import CliRunner
 
 from chase.cli.main import app
 from chase.core.errors import LabelError
+from chase.home.exchange import import_lines
 from chase.home.home import Home
 from chase.home.inbox import Given
+from chase.home.label_studio import label_studio_config, read_any_json, to_label_studio
 from chase.home.sync import Synced, connected, sync
 from chase.home.views import HomeView
 
@@ -226,6 +230,45 @@ def test_the_command_and_its_refusals(studio: Studio, home: Home, tmp_path: Path
     with pytest.raises(LabelError, match="6 tasks that are not of this home"):
         studio.sync(same, title)
     assert studio.sync(other).pushed == 2
+
+
+@needs_server
+def test_a_file_of_several_people_goes_through_the_server_and_stays_theirs(
+    studio: Studio, home: Home, tmp_path: Path
+) -> None:
+    home.policies.change({"answers_per_sample": 2})
+    ask(home, range(10, 13))
+    anna, ben, eva = (home.people.named(name).id for name in ("anna", "ben", "eva"))
+    for sample, hers, his in ((10, 1, 1), (11, 0, 2), (12, 2, 0)):
+        home.inbox.answer(Given(sample, hers, anna, seconds=2.5, saw_model=True, comment="clear"))
+        home.inbox.answer(Given(sample, his, ben, unsure=True))
+    home.inbox.answer(Given(11, 1, eva, decides=True))
+    tasks = json.loads(to_label_studio(home, HomeView(home), answers=True))
+    made = studio.client.projects.create(
+        title=f"file {home.database.identity}", label_config=label_studio_config(home), maximum_annotations=5
+    )
+    studio.client.projects.import_tasks(id=made.id, request=tasks)
+    ours = {
+        (task.data["sample"], one["import_id"]): one["id"]
+        for task in studio.client.tasks.list(project=made.id)
+        for one in task.annotations
+    }
+    changed = next(a["answer"] for a in home.ledger.answers() if (a["sample"], a["annotator"]) == (12, "ben"))
+    time.sleep(2.1)  # a change at once is not told from the import itself
+    value = {"from_name": "label", "to_name": "sample", "type": "choices", "value": {"choices": ["horse"]}}
+    studio.client.annotations.update(id=ours[12, changed], result=[value])
+    export = f"{studio.url}/api/projects/{made.id}/export?exportType=JSON"
+    with httpx.Client(trust_env=False, timeout=60) as plain:
+        text = plain.get(export, headers={"Authorization": f"Token {KEY}"}).text
+    twin = image_home(tmp_path / "twin")
+    assert import_lines(twin, read_any_json(text)).accepted == 7
+    keep = ("sample", "annotator", "label", "seconds", "saw_model", "unsure", "comment", "decides")
+    before, after = ({tuple(a[k] for k in keep) for a in one.ledger.answers()} for one in (home, twin))
+    (lost,) = before - after
+    (new,) = after - before
+    assert (lost[:3], new[0], new[2]) == ((12, "ben", 0), 12, 2)
+    assert new[1] in (BOSS, "Label Studio user 1"), "who changed it there"
+    assert {line["sample"]: line["label"] for line in twin.ledger.labels()} == {10: 1, 11: 1, 12: 2}
 
 
 @pytest.mark.parametrize(

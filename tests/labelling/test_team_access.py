@@ -223,7 +223,7 @@ def test_conflicts_without_an_adjudicator_are_told_with_what_to_do(home: Home) -
     assert f"`chase label role {home.path} adjudicator -a NAME`" in run(home, "status").replace("\n", "")
     assert json.loads(run(home, "status", "--json"))["conflicts"] == 1
     home.set_role("lea", "lead", "x")
-    assert "A lead can decide under Conflicts" in overview(home, 0)["warnings"][0]
+    assert "a lead can decide under Conflicts, or `chase" in overview(home, 0)["warnings"][0]
     home.set_role("eva", "adjudicator", "x")
     assert warnings(home) == []
     home.revoke("eva", "x")

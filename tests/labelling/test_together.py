@@ -223,7 +223,7 @@ def test_the_lead_is_told_that_nobody_decides(home: Home, desk: Desk) -> None:
     page = desk.sit("kim")
     page.click("#view-team")
     expect(page.locator("#team p.warn")).to_contain_text("1 sample waits for a decision, but there is no adjudicator")
-    expect(page.get_by_role("row", name="eva adjudicator, no access")).to_be_visible()
+    expect(page.get_by_role("row", name="eva adjudicator 0 0 – – – 0 New link for eva no access")).to_be_visible()
 
 
 def test_the_lead_lets_people_in_and_out(home: Home, desk: Desk, chromium: Browser) -> None:

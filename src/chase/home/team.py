@@ -115,7 +115,7 @@ def warnings(home: Home, where: str = "HOME") -> list[str]:
     name = f"`chase label role {where} adjudicator -a NAME` names one, `chase label link {where} -a NAME` makes a link"
     found = []
     if conflicts and "adjudicator" not in roles:
-        lead = "A lead can decide under Conflicts; otherwise " if "lead" in roles else ""
+        lead = "a lead can decide under Conflicts, or " if "lead" in roles else ""
         found.append(f"{_wait(conflicts, 'sample')} for a decision, but there is no adjudicator: {lead}{name}.")
     alone = nobody_left(home, asked) if can_come else set()
     if alone:

@@ -27,6 +27,12 @@ function table(caption, heads, rows) {
   return scroll;
 }
 
+// Commands stand between backquotes.
+function warning(words) {
+  const parts = words.split("`").map((part, place) => (place % 2 ? make("code", { textContent: part }) : part));
+  return make("p", { className: "warn" }, ...parts);
+}
+
 export class Team {
   constructor(me, options) {
     this.me = me;
@@ -38,7 +44,7 @@ export class Team {
     try {
       const found = await call("/api/team");
       this.place.replaceChildren(
-        make("h1", { textContent: "Team" }), this.summary(found), ...found.warnings.map((words) => make("p", { className: "warn", textContent: words })), this.people(found), this.access(), ...this.agreement(found), this.policy(found),
+        make("h1", { textContent: "Team" }), this.summary(found), ...found.warnings.map(warning), this.people(found), this.access(), ...this.agreement(found), this.policy(found),
       );
       this.place.hidden = false;
     } catch (error) {
@@ -54,20 +60,21 @@ export class Team {
 
   people({ people, gold_warning: least }) {
     const rows = people.map((one) => [
-      one.name, one.access ? one.role : `${one.role}, no access`, `${one.answers}`, one.goal ? `${one.today} of ${one.goal}` : `${one.today}`,
+      one.name, one.role, `${one.answers}`, one.goal ? `${one.today} of ${one.goal}` : `${one.today}`,
       one.seconds === null ? "–" : one.seconds.toFixed(1), share(one.agreement),
       { words: one.gold_asked ? `${share(one.gold)} of ${one.gold_asked}` : "–", warn: one.gold !== null && one.gold < least },
-      `${one.unsure}`, this.entry(one.name),
+      `${one.unsure}`, this.entry(one),
     ]);
     return table("Each person", ["Name", "Role", "Answers", "Today", "Seconds per label", "Same as the label", "Gold", "Not sure", "Access"], rows);
   }
 
   // A new link lets somebody in whose page is locked, or on another device.
-  entry(name) {
+  entry({ name, access }) {
     const link = make("button", { type: "button", textContent: "New link" });
     link.setAttribute("aria-label", `New link for ${name}`);
     link.addEventListener("click", () => this.link(name));
     if (name === this.me.annotator) return make("span", { className: "entry" }, link);
+    if (!access) return make("span", { className: "entry" }, link, make("span", { className: "tag", textContent: "no access" }));
     const end = make("button", { type: "button", textContent: "End access" });
     end.setAttribute("aria-label", `End access of ${name}`);
     end.addEventListener("click", () => this.revoke(name));
