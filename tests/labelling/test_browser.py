@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from desks import Desk, label_one, needs_chromium, on_screen
+import pytest
+from desks import Desk, desk_at, label_one, needs_chromium, on_screen
 from homes import ANIMALS, ask, image_home, served, text_home
 from playwright.sync_api import Browser, Page, expect
 
@@ -351,6 +352,42 @@ def test_everything_can_be_reached_and_is_named_without_a_mouse(desk: Desk) -> N
     page.keyboard.press("1")
     page.wait_for_timeout(150)
     assert len(desk.answers()) == 1, "single keys are off"
+
+
+def test_of_several_words_each_begins_one_of_the_class(tmp_path: Path, chromium: Browser, desks: list[Desk]) -> None:
+    names = (*(f"{bone} {side}" for bone in ("Femur", "Tibia", "Fibula") for side in ("left", "right")), "Felt hat")
+    home = image_home(tmp_path / "home", classes=(*names, *(f"other {i}" for i in range(40))))
+    ask(home, range(5))
+    with desk_at(home, chromium, desks) as desk:
+        page = desk.sit()
+        sample = on_screen(page)
+        page.keyboard.type("fem l")
+        expect(page.locator("[role=option]")).to_have_text(["Femur left"])
+        page.keyboard.press("Enter")
+        assert desk.wait_for(1, page) == {sample: (0, "anna")}
+
+
+@pytest.mark.parametrize(
+    ("width", "height", "least"),
+    [(844, 390, 150), (640, 450, 150), (390, 844, 250)],
+    ids=["landscape", "200 %", "phone"],
+)
+def test_small_windows_keep_the_picture_in_view(desk: Desk, width: int, height: int, least: int) -> None:
+    page = desk.sit(viewport={"width": width, "height": height})
+    on_screen(page)
+    box, place = page.locator("#image").bounding_box(), page.locator("#classes button").first.bounding_box()
+    assert box is not None
+    assert place is not None
+    assert box["y"] >= 0
+    assert box["x"] >= 0
+    assert box["y"] + box["height"] <= height, "the picture is in view"
+    assert box["x"] + box["width"] <= width
+    assert min(box["width"], box["height"]) >= least
+    assert place["y"] + place["height"] <= height, "beside a class to choose"
+    expect(page.locator(".who")).to_be_visible()
+    expect(page.locator(".who")).to_contain_text("anna")
+    assert page.locator("h1").count() >= 1
+    assert "Space" not in page.inner_text("body")
 
 
 def test_a_phone_fits_and_is_tapped(desk: Desk) -> None:

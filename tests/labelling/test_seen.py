@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from desks import Desk, needs_chromium, on_screen
+from desks import Desk, desk_at, needs_chromium, on_screen
 from homes import ask, image_home, originals_home, served, text_home
 from PIL import Image
 from playwright.sync_api import Browser, Page, expect
@@ -184,6 +184,7 @@ def test_exif_rotation_is_as_training_reads_it(tmp_path: Path, chromium: Browser
 
 
 LONG = "The beginning. " + "word " * 3000 + "The end."
+PAGE = "The beginning. " + "word " * 700 + "The end."
 
 
 def test_long_texts_scroll_by_keys_and_can_be_required_to_the_end(
@@ -211,10 +212,41 @@ def test_long_texts_scroll_by_keys_and_can_be_required_to_the_end(
         page.keyboard.press("1")
         desk.wait_for(1, page)
         assert page.evaluate("text.scrollTop") == 0, "the next text begins at its beginning"
+
+
+def test_grid_and_history_show_the_beginning_of_a_text_and_all_of_it_on_hover(
+    tmp_path: Path, chromium: Browser, desks: list[Desk]
+) -> None:
+    home = text_home(tmp_path / "home", [PAGE, PAGE], ("left", "right"))
+    ask(home, [0, 1])
+    with desk_at(home, chromium, desks) as desk:
+        page = desk.sit()
+        expect(page.locator("#figure")).to_have_attribute("data-state", "ready")
+        page.keyboard.press("1")
+        desk.wait_for(1, page)
         page.click("#view-grid")
         snippet = page.locator(".tile .snippet").first
         expect(snippet).to_have_text(re.compile("^The beginning"))
-        assert "The end." in (snippet.get_attribute("title") or "") or len(LONG) > 4000
+        assert snippet.get_attribute("title") == PAGE
+        page.click("#open-history")
+        expect(page.locator("#history .snip")).to_have_text(re.compile("^The beginning"))
+        assert page.locator("#history button").first.get_attribute("title") == PAGE
+
+
+def test_text_from_right_to_left_is_set_so_everywhere(tmp_path: Path, chromium: Browser, desks: list[Desk]) -> None:
+    home = text_home(tmp_path / "home", ["שלום עולם, זה טקסט.", "plain words here...."], ("left", "right"))
+    ask(home, [0, 1])
+    with desk_at(home, chromium, desks) as desk:
+        page = desk.sit()
+        for direction in ("rtl", "ltr"):
+            expect(page.locator("#figure")).to_have_attribute("data-state", "ready")
+            assert page.evaluate("getComputedStyle(text).direction") == direction
+            page.keyboard.press("1")
+            desk.wait_for(1 if direction == "rtl" else 2, page)
+        page.click("#open-history")
+        found = "[...document.querySelectorAll('#history .snip')].map((one) => getComputedStyle(one).direction)"
+        expect(page.locator("#history .snip")).to_have_count(2)
+        page.wait_for_function(f"() => {found}.join() === 'ltr,rtl'")
 
 
 def test_zoom_and_pan_by_wheel_keys_and_double_click(desk: Desk) -> None:

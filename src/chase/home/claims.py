@@ -53,11 +53,13 @@ def disguised(db: sqlite3.Connection, asked: dict[str, Any]) -> dict[str, Any]:
     """
     if asked["strategy"] != SECOND_OPINION:
         return asked
-    row = db.execute(
+    plain = (
         "SELECT strategy, ev, score, thoughts, sample = :sample AS own FROM questions"
-        " WHERE strategy <> :again AND gold_for IS NULL ORDER BY sample = :sample DESC, id DESC LIMIT 1",
-        {"sample": asked["sample"], "again": SECOND_OPINION},
-    ).fetchone()
+        " WHERE strategy <> :again AND gold_for IS NULL"
+    )
+    values = {"sample": asked["sample"], "again": SECOND_OPINION}
+    row = db.execute(f"{plain} AND sample = :sample ORDER BY id DESC LIMIT 1", values).fetchone()
+    row = row or db.execute(f"{plain} ORDER BY id DESC LIMIT 1", values).fetchone()
     if row is None:
         return asked | {"strategy": "", "ev": 0, "score": None}
     seen = {name: row[name] for name in ("strategy", "ev", "score")}

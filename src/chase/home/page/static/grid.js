@@ -1,6 +1,6 @@
 // Many samples at once: select some, give them all one label. A tile takes a label once its sample is on the screen.
 
-import { load, paint, snippet, Unreadable } from "./samples.js";
+import { HOVER, load, paint, snippet, Unreadable } from "./samples.js";
 import { make, painted, plural } from "./ui.js";
 
 const RETRY_MS = 2000;
@@ -64,7 +64,7 @@ export class Grid {
 
   async draw(question, sample, tile) {
     if (sample.text !== undefined) {
-      const words = make("div", { className: `snippet${this.predictsNext ? " end" : ""}`, dir: "auto", title: sample.text.slice(0, 4000) });
+      const words = make("div", { className: `snippet${this.predictsNext ? " end" : ""}`, dir: "auto", title: sample.text.slice(0, HOVER) });
       words.textContent = snippet(sample.text, this.predictsNext);
       tile.prepend(words);
       return;

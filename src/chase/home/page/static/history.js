@@ -1,7 +1,7 @@
 // A person's own answers: found by words, corrected by choosing one.
 
 import { call } from "./api.js";
-import { load, paint, snippet } from "./samples.js";
+import { HOVER, load, paint, snippet } from "./samples.js";
 import { $, make, when } from "./ui.js";
 
 const LINES = 30;
@@ -68,7 +68,7 @@ export class History {
       if (sample.text === undefined) paint(small, sample, "");
       else {
         small.textContent = snippet(sample.text, this.me.predicts_next, 60);
-        button.title = sample.text.slice(0, 2000);
+        button.title = sample.text.slice(0, HOVER);
       }
     }).catch(() => { small.classList.add("gone"); });
     const button = make("button", { type: "button" }, small, about, when(one.answered_at));

@@ -4,6 +4,7 @@
 // server's receipt that these very bytes were sent; an answer must carry it. Unreadable: the sample itself is broken.
 
 const MOST = 160;
+export const HOVER = 4000; // characters of a text that are shown on hover
 const held = new Map();
 
 export class Unreadable extends Error {}
