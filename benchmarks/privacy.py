@@ -1,4 +1,4 @@
-"""`python -m benchmarks.privacy [--data digits mnist] [--sites 10 50 200] [--rounds 10] [--seeds 3]`: cost of epsilon.
+"""`python -m benchmarks.privacy [--data digits mnist] [--sites 10 50 200] [--set lr=0.05] [...]`: cost of epsilon.
 
 Simulated rounds in which every client clips its change of the model and adds its part of the noise, with the functions
 that a site uses. Each line is one dp_epsilon (0: no differential privacy, inf: clipped without noise) with the accuracy
@@ -29,7 +29,7 @@ from chase.run.engine import RoundResult
 from chase.run.experiment import net_spec
 from chase.server.closed_form import make_server
 from chase.server.server import new_start
-from chase.settings import load
+from chase.settings import load, parse_changes
 from chase.simulation.inprocess import InProcess
 from chase.simulation.world import World, load_data
 
@@ -71,13 +71,15 @@ class Case:
     epochs: int
     share: float
     """Share of the data set that is used."""
+    changes: dict[str, Any]
+    """Settings that differ from those of the data set's preset."""
 
     def accuracy(self, seed: int) -> float:
         """Test accuracy after the last round."""
         changes: dict[str, Any] = {"clients": self.sites, "rounds": self.rounds, "seed": seed, "engine": "inprocess"}
         changes |= {"local_epochs": self.epochs, "data_share": self.share, "partition": "iid", "initial_labels": 0.5}
         changes |= {"strategy": "random", "client_weights": "equal", "align": "none", "budget": 1}
-        settings = load(self.data, changes).resolved()
+        settings = load(self.data, changes | self.changes).resolved()
         data = load_data(settings)
         spec = net_spec(settings, data)
         server = make_server("study", settings, new_start(spec, settings), spec)
@@ -113,10 +115,12 @@ def main() -> None:
     parser.add_argument("--clip", type=float, default=1.0)
     parser.add_argument("--epochs", type=int, default=2, help="local epochs")
     parser.add_argument("--share", type=float, default=1.0, help="share of the data set that is used")
+    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="change a setting; repeatable")
     parser.add_argument("--epsilon", type=float, nargs="+", default=[0.0, math.inf, 128.0, 32.0, 8.0, 2.0])
     chosen = parser.parse_args()
+    changes = parse_changes(chosen.set)
     for data, sites, epsilon in product(chosen.data, chosen.sites, chosen.epsilon):
-        case = Case(data, sites, chosen.rounds, epsilon, chosen.clip, chosen.epochs, chosen.share)
+        case = Case(data, sites, chosen.rounds, epsilon, chosen.clip, chosen.epochs, chosen.share, changes)
         print(json.dumps(case.line(chosen.seeds)), flush=True)
 
 
