@@ -175,6 +175,18 @@ def test_a_site_runs_a_changed_setting_only_after_its_people_accept_it(tmp_path:
     assert approval.proposed(home) == []
 
 
+def test_a_damaged_list_of_accepted_settings_accepts_nothing_by_itself(tmp_path: Path) -> None:
+    assert approval.changes(tmp_path, {"secure": True}) == []
+    (tmp_path / "accepted.json").write_bytes(b"\x00" * 40)
+    assert approval.changes(tmp_path, {"secure": False}) == [approval.UNREADABLE]
+    assert approval.proposed(tmp_path) == [approval.UNREADABLE]
+    (tmp_path / "proposed.json").write_text("")
+    assert approval.accept(tmp_path) == []  # nothing that can be read is proposed
+    assert approval.changes(tmp_path, {"secure": True}) == [approval.UNREADABLE]
+    assert approval.accept(tmp_path) == [approval.UNREADABLE]
+    assert approval.changes(tmp_path, {"secure": True}) == []
+
+
 def test_a_site_that_lost_its_protection_by_a_change_of_rules_does_not_take_part(tmp_path: Path) -> None:
     fed = federation(tmp_path / "fed", {"rounds": 1}, secure=True)
     run(fed, wire_of(fed))
