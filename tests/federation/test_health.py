@@ -10,7 +10,7 @@ from site_room.sites import first_order, now, play, tiny_settings, tiny_site
 from support import small_settings
 from typer.testing import CliRunner
 
-from chase.cli.federation import change_run
+from chase.cli.federation import change_run, say_gathering
 from chase.cli.main import app
 from chase.core.errors import ChaseError, CheckpointError, FederationError, RunDirectoryError
 from chase.core.messages import RoundOrder
@@ -18,7 +18,7 @@ from chase.federation.diary import Diary
 from chase.federation.health import federation_problems, metrics_text, site_problems
 from chase.federation.ops import certificates, keys
 from chase.federation.rules import FederationDirectory, Rules
-from chase.federation.status_view import lateness, phase_now, rounds_of
+from chase.federation.status_view import lateness, phase_now, rounds_of, told
 from chase.home.inbox import Given
 from chase.run.record import Record
 from chase.site import turn
@@ -81,8 +81,18 @@ def test_health_names_sites_that_do_not_take_part_while_rounds_are_under_way(fed
     assert "site-b is refused: use the same version of chase" in found
     assert "site-c is not connected" in found
     assert not any("site-a" in line for line in found)
+    diary.show(phase="gathering", sites={"site-a": "ready", "site-b": "refused"})
+    waiting = say_gathering(federation, "")
+    assert waiting.startswith("waiting for sites: 1 of ")
+    assert f"(site-a); site-b is refused (`chase federation health {federation.path}` says why)" in waiting
     diary.show(phase="finished")
     assert not any("site-" in line for line in federation_problems(federation))
+
+
+def test_an_event_is_a_line_with_its_round() -> None:
+    event = {"round": 4, "site": "", "what": "finished", "why": "all 4 rounds done"}
+    assert told(event) == "round 4: finished all 4 rounds done"
+    assert told({"round": 0, "site": "site-a", "what": "joined", "why": ""}) == "site-a joined"
 
 
 def test_status_counts_rounds_in_which_a_site_was_clipped_or_refused() -> None:

@@ -272,7 +272,9 @@ def say_gathering(federation: FederationDirectory, said: str) -> str:
     sites, wanted = dict(stands.get("sites", {})), len(federation.roster.active)
     here = sorted(name for name, how in sites.items() if how == "ready")
     text = f"waiting for sites: {len(here)} of {wanted} here" + (f" ({', '.join(here)})" if here else "")
-    text += "".join(f"; {name} is refused" for name, how in sites.items() if how == "refused")
+    refused = [name for name, how in sites.items() if how == "refused"]
+    text += "".join(f"; {name} is refused" for name in refused)
+    text += f" (`chase federation health {federation.path}` says why)" if refused else ""
     text += "" if wanted else "; admit sites with `chase federation admit`"
     if text != said:
         print(text, flush=True)

@@ -88,14 +88,15 @@ def render(federation: FederationDirectory, links: dict[str, str]) -> Renderable
         bad = (str(now[what].get(name, 0)) for what in ("clipped", "refused"))
         sites.add_row(name, node, Text(word, style=COLOURS.get(word, "")), seconds, str(late), *bad)
     parts += [sites, _rounds(now["metrics"])]
-    parts += [Text(f"{when(e)}{e['site']} {e['what']} {e['why']}".rstrip(), style="dim") for e in now["events"]]
+    parts += [Text(told(e), style="dim") for e in now["events"]]
     parts += [Text(f"label for {name}: {url}") for name, url in links.items()]
     return Group(*parts)
 
 
-def when(event: dict[str, Any]) -> str:
-    """The round an event belongs to."""
-    return f"round {event['round']}: " if event["round"] else ""
+def told(event: dict[str, Any]) -> str:
+    """An event in a line, with the round that it belongs to."""
+    words = " ".join(str(event[part]) for part in ("site", "what", "why") if event[part])
+    return f"round {event['round']}: {words}" if event["round"] else words
 
 
 def _rounds(metrics: list[dict[str, Any]]) -> Table:
