@@ -12,7 +12,16 @@ from pathlib import Path
 import pytest
 
 from chase.core.errors import LabelError, RunDirectoryError
-from chase.core.files import Held, append_jsonl, held_by, locked, read_jsonl, replacing, write_atomically
+from chase.core.files import (
+    Held,
+    append_jsonl,
+    held_by,
+    locked,
+    read_jsonl,
+    replacing,
+    write_atomically,
+    write_private,
+)
 
 HOLD = "import sys; from pathlib import Path; from chase.core.files import locked\n"
 HOLD += "with locked(Path(sys.argv[1]), 'somebody'):\n    print('held', flush=True); sys.stdin.read()"
@@ -45,6 +54,28 @@ def test_a_refusal_is_of_the_kind_that_was_asked_for(tmp_path: Path) -> None:
         write_atomically(tmp_path / "file" / "below", b"")
     with pytest.raises(LabelError, match="cannot write"):
         write_atomically(tmp_path / "file" / "below", b"", refusal=LabelError)
+
+
+@pytest.mark.parametrize("links", [True, False])
+def test_a_private_file_is_its_owners_alone_and_never_overwritten(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, links: bool
+) -> None:
+    if not links:
+        monkeypatch.setattr(os, "link", lambda *names: (_ for _ in ()).throw(PermissionError(1, "not permitted")))
+    write_private(tmp_path / "key", b"secret")
+    assert (tmp_path / "key").stat().st_mode & 0o777 == 0o600
+    with pytest.raises(LabelError, match="exists already: a key is not overwritten"):
+        write_private(tmp_path / "key", b"other", refusal=LabelError)
+    with pytest.raises(RunDirectoryError, match="cannot write .*No such file"):
+        write_private(tmp_path / "nowhere" / "key", b"other")
+    assert [(p.name, p.read_bytes()) for p in tmp_path.iterdir()] == [("key", b"secret")]
+
+
+def test_a_private_file_appears_with_all_its_content(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[bool] = []
+    monkeypatch.setattr(os, "fsync", lambda file: seen.append((tmp_path / "key").exists()))
+    write_private(tmp_path / "key", b"secret")
+    assert seen == [False]  # written, and not yet under its name
 
 
 def test_lines_are_appended_and_a_torn_last_one_is_left_out(tmp_path: Path) -> None:

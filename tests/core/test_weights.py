@@ -7,7 +7,19 @@ import pytest
 from safetensors.numpy import load, save
 
 from chase.core.errors import CheckpointError, UpdateError
-from chase.core.weights import check_fits, contiguous, digest, from_bytes, not_finite, part_of, prefixed, read, to_bytes
+from chase.core.weights import (
+    check_fits,
+    contiguous,
+    digest,
+    from_bytes,
+    not_finite,
+    part_of,
+    prefixed,
+    read,
+    read_part,
+    to_bytes,
+    without,
+)
 
 
 def weights(*values: float, count: int = 0) -> dict[str, np.ndarray]:
@@ -61,6 +73,8 @@ def test_a_damaged_file_is_named(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "bad.safetensors").write_bytes(content)
     with pytest.raises(CheckpointError, match=r"cannot read .*bad\.safetensors"):
         read(tmp_path / "bad.safetensors")
+    with pytest.raises(CheckpointError, match=r"cannot read .*bad\.safetensors"):
+        read_part(tmp_path / "bad.safetensors", "w")
 
 
 def test_a_single_number_keeps_its_shape_in_a_file(tmp_path: Path) -> None:
@@ -78,6 +92,16 @@ def test_several_sets_fit_into_one_and_come_out_as_they_went_in() -> None:
     assert part_of(together, "one.").keys() == one.keys()
     assert np.array_equal(part_of(together, "other.")["w"], other["w"])
     assert part_of(together, "none.") == {}
+    assert without(together, "one.").keys() == {"other.w"}
+    assert without(together, "one.", "other.") == {}
+
+
+def test_a_part_of_a_file_is_read_without_the_rest(tmp_path: Path) -> None:
+    one, other = {"w": np.ones(2), "a.b": np.zeros(1)}, {"w": np.zeros(3)}
+    path = tmp_path / "both.safetensors"
+    path.write_bytes(to_bytes(prefixed("one.", one) | prefixed("other.", other)))
+    assert digest(read_part(path, "one.")) == digest(one)
+    assert read_part(path, "none.") == {}
 
 
 KINDS = ("f8", "f4", "f2", "i8", "u8", "i4", "u4", "i2", "u2", "i1", "u1", "?")

@@ -255,6 +255,8 @@ def test_an_address_where_nothing_listens_is_refused_at_once(monkeypatch: pytest
         cluster.ClusterError, match=rf"the Ray cluster at 127\.0\.0\.1:{port} cannot be reached \(.*refused"
     ):
         cluster.connect(f"127.0.0.1:{port}", 1)
+    with pytest.raises(cluster.ClusterError, match=r"127\.0\.0\.1:99999 cannot be reached \(it is not HOST:PORT"):
+        cluster.connect("127.0.0.1:99999", 1)
 
 
 @pytest.mark.parametrize("command", [["study", "ablation"], ["run", "digits", "--strategy", "random,margin"]])

@@ -16,6 +16,7 @@ from rich.live import Live
 
 from chase import settings as settings_room
 from chase.cli.federation_care import register_federation
+from chase.core.address import host_port
 from chase.core.errors import FederationError
 
 if TYPE_CHECKING:
@@ -182,10 +183,10 @@ def serve(
     jobs = server_jobs(federation)
     message = "serving on {}:{}".format(*federation.address)
     if proxy_at:
-        host, _, port = proxy_at.rpartition(":")
-        if not host or not port.isdecimal() or not 0 < int(port) < 65536:
+        place = host_port(proxy_at)
+        if place is None:
             raise FederationError(f"--proxy takes HOST:PORT, such as 0.0.0.0:8443, not '{proxy_at}'")
-        jobs.append(proxy_job(federation, host, int(port)))
+        jobs.append(proxy_job(federation, *place))
         message += f", for sites on {proxy_at}"
     keep_going(directory / "processes.json", jobs, f"{message}; logs: {directory / 'logs'}")
 

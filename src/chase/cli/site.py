@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import ipaddress
 import json
-import re
 import sys
 from collections.abc import Callable
 from dataclasses import replace
@@ -19,6 +17,7 @@ from chase import settings as settings_room
 from chase.cli.federation import keep_going, need_flower, warn_insecure
 from chase.cli.federation_care import register_site
 from chase.client.build import check_device
+from chase.core.address import host_port
 from chase.core.errors import ChaseError, FederationError
 from chase.core.text import split_list
 from chase.data.options import DataOptions
@@ -36,7 +35,6 @@ DeviceOpt = Annotated[
     str | None, typer.Option("--device", help="Where the site trains: cpu, or cuda with a graphics card [cpu].")
 ]
 
-HOST = re.compile(r"(?!-)[A-Za-z0-9_-]{1,63}(\.[A-Za-z0-9_-]{1,63})*\.?")
 """What can be the name of a machine."""
 
 
@@ -247,19 +245,8 @@ def connect(
 
 def check_address(server: str) -> None:
     """Refuse what cannot be HOST:PORT."""
-    host, _, port = server.rpartition(":")
-    fits = port.isascii() and port.isdecimal() and 1 <= int(port) <= 65535
-    if not fits or not (HOST.fullmatch(host) or is_bracketed(host)):
+    if host_port(server) is None:
         raise FederationError(f"--server takes HOST:PORT, such as fed.example.org:8443, not '{server}'")
-
-
-def is_bracketed(host: str) -> bool:
-    """Whether this is an IPv6 address in brackets."""
-    try:
-        ipaddress.IPv6Address(host[1:-1])
-    except ValueError:
-        return False
-    return host[0] + host[-1] == "[]"
 
 
 def disconnect(home: HomeArg) -> None:

@@ -13,7 +13,7 @@ from chase.acquisition.strategy import picks_by_chance
 from chase.annotation.annotator import Panel, Question
 from chase.client.context import ClientContext, Costs
 from chase.client.contribute import own_solution
-from chase.client.second_opinions import most_opinions, share_request
+from chase.client.second_opinions import Proposal, most_opinions, share_request
 from chase.client.solved_head import received_model
 from chase.client.state import ClientState
 from chase.closed_form.model import build_model
@@ -72,7 +72,7 @@ def choose(
         costs.inferences += view.inferences
         costs.inferred.append(view.ids[view.inferred])
         if opinions and panel is not None:
-            share = share_request(context, state, order, costs, panel, chosen, room)
+            share = share_request(Proposal(context, state, order, panel, chosen), room, costs)
             chosen, again = share.new, share.questions
         count_picks(view, chosen, costs)
     scores = dict(zip(view.ids.tolist(), view.scores.tolist(), strict=True)) if view.scores is not None else {}

@@ -26,7 +26,7 @@ from chase.closed_form.sums import Sums
 from chase.core.errors import DataError, SettingsError
 from chase.core.messages import ClientUpdate, RoundOrder
 from chase.core.pools import SampleIds, is_in
-from chase.core.weights import Array, Weights
+from chase.core.weights import Array, Weights, part_of, prefixed
 from chase.learning.inference import logits
 from chase.learning.tracking import classes_seen, epistemic_variation
 from chase.models.net import set_weights
@@ -59,10 +59,10 @@ def model_of(context: ClientContext) -> ClosedFormNet:
 def fit_step(context: ClientContext, state: ClientState, order: RoundOrder) -> ClientUpdate:
     """The sums of one preparatory step over all samples of the client."""
     feature_map = model_of(context).feature_map
-    params = {name.removeprefix(FIT): array for name, array in order.extras.items() if name.startswith(FIT)}
+    params = part_of(order.extras, FIT)
     rows = context.samples.rows(state.ids)
     sums = feature_map.sums(order.round + feature_map.steps - 1, params, context.samples, rows)
-    extras = {f"{SUM}{name}": array for name, array in sums.items()}
+    extras = prefixed(SUM, sums)
     metrics = turn_metrics(state, Costs())
     return ClientUpdate(context.client, order.round, {}, int(state.pools.labeled.size), metrics, extras)
 
@@ -108,7 +108,7 @@ def contribute(
         set_weights(context.net, order.weights)
         new = sums_of(context, ids[~same], labels[~same])
         change = new.minus_any(sums_of(context, sent_ids[gone], sent_labels[gone])) if gone.any() else new
-        extras = {f"{SUM}{name}": array for name, array in change.to_arrays().items()}
+        extras = prefixed(SUM, change.to_arrays())
         kept = {"pending_ids": ids, "pending_labels": labels, "pending_round": np.array([order.round])}
         state = replace(state, extras={**state.extras, **kept})
     return state, {**extras, **left_out_losses(context, state, order)}, local_model(context, state, order)

@@ -63,21 +63,25 @@ class Share:
     """Those that ask for a second opinion, the least trusted first."""
 
 
-def share_request(
-    context: ClientContext,
-    state: ClientState,
-    order: RoundOrder,
-    costs: Costs,
-    panel: Panel,
-    proposed: SampleIds,
-    places: int,
-) -> Share:
+@dataclass(frozen=True)
+class Proposal:
+    """What a strategy proposes in a turn, and what decides whether labelled samples take places of it."""
+
+    context: ClientContext
+    state: ClientState
+    order: RoundOrder
+    panel: Panel
+    proposed: SampleIds
+
+
+def share_request(proposal: Proposal, places: int, costs: Costs) -> Share:
     """Which of the proposed new samples are asked for, and which labels a second opinion instead."""
-    labelled = may_be_asked_again(state, panel)
-    if labelled.size == 0 or context.num_classes < 2:
-        return Share(proposed, [])
-    rivals = competitors(context, state, order, costs, panel, proposed, labelled)
-    new, again = rivals.split(places, most_opinions(context, panel))
+    state, order = proposal.state, proposal.order
+    labelled = may_be_asked_again(state, proposal.panel)
+    if labelled.size == 0 or proposal.context.num_classes < 2:
+        return Share(proposal.proposed, [])
+    rivals = competitors(proposal, labelled, costs)
+    new, again = rivals.split(places, most_opinions(proposal.context, proposal.panel))
     doubt = dict(zip(labelled.tolist(), (1 - rivals.again_scores).tolist(), strict=True))
     questions = [
         Question(s, order.round, state.turn, SECOND_OPINION, ev, round(doubt[s], 4), again=True)
@@ -86,16 +90,10 @@ def share_request(
     return Share(new, questions)
 
 
-def competitors(
-    context: ClientContext,
-    state: ClientState,
-    order: RoundOrder,
-    costs: Costs,
-    panel: Panel,
-    proposed: SampleIds,
-    labelled: SampleIds,
-) -> Rivals:
+def competitors(proposal: Proposal, labelled: SampleIds, costs: Costs) -> Rivals:
     """Proposed and labelled samples with how far each can be trusted."""
+    context, state, order = proposal.context, proposal.state, proposal.order
+    panel, proposed = proposal.panel, proposal.proposed
     known = state.pools.labeled[is_in(state.pools.labeled, np.unique(panel.votes[:, 0]))]
     set_weights(context.net, received_model(order))
     of_new, of_known = plain(context, proposed), unbiased(context, state, order, known)

@@ -18,7 +18,7 @@ from chase.client.state import ClientState
 from chase.core.messages import ClientUpdate, RoundOrder
 from chase.core.pools import SampleIds
 from chase.core.randomness import rng
-from chase.core.weights import Array, Weights
+from chase.core.weights import Array, Weights, prefixed
 from chase.learning import training
 from chase.learning.inference import features, logits
 from chase.learning.loss_prediction import loss_extras
@@ -173,5 +173,5 @@ def remember(
     kept = dict(extras)
     if settings.keeps_model_before:
         before = order.origin if state.local_weights is None else state.local_weights
-        kept |= {f"{BEFORE}{name}": array for name, array in before.items()}
+        kept |= prefixed(BEFORE, before)
     return replace(state, local_weights=local, extras=kept)

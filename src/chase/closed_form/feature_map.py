@@ -11,6 +11,7 @@ of clients, nor the number of processes changes a single bit, and a sample can b
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -201,6 +202,34 @@ def moments(values: NDArray[np.floating[Any]]) -> dict[str, Array]:
         "moment.sum": codes.sum(axis=0),
         "moment.square": (codes**2).sum(axis=0),
     }
+
+
+class Standardised(ABC):
+    """Features that are fitted in one step: their mean and deviation over all samples."""
+
+    steps = 1
+
+    @property
+    @abstractmethod
+    def width(self) -> int:
+        """Features per sample."""
+
+    @abstractmethod
+    def raw(self, params: Arrays, samples: Samples, rows: Tensor) -> NDArray[np.float32]:
+        """The features (rows, width) before they are standardised."""
+
+    @property
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """Mean and deviation."""
+        return {"mean": (self.width,), "std": (self.width,)}
+
+    def sums(self, step: int, params: Arrays, samples: Samples, rows: Tensor) -> dict[str, Array]:
+        """Moments of the features."""
+        return moments(self.raw(params, samples, rows))
+
+    def solve(self, step: int, params: Arrays, total: Arrays) -> dict[str, Array]:
+        """Mean and deviation."""
+        return standard(total)
 
 
 def standard(total: Mapping[str, Array]) -> dict[str, Array]:

@@ -10,9 +10,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from chase.closed_form.feature_map import InputSpec, moments, standard
+from chase.closed_form.feature_map import InputSpec, Standardised
 from chase.core.errors import DataError, SettingsError
-from chase.core.weights import Array, Arrays
+from chase.core.weights import Arrays
 from chase.data.resident import Samples
 
 WIDEST = 8192
@@ -20,7 +20,7 @@ WIDEST = 8192
 
 
 @dataclass(frozen=True)
-class GivenFeatures:
+class GivenFeatures(Standardised):
     """The vectors themselves."""
 
     spec: InputSpec
@@ -32,31 +32,13 @@ class GivenFeatures:
             raise DataError(f"vectors have {self.width} numbers, at most {WIDEST} are allowed: reduce them first")
 
     @property
-    def steps(self) -> int:
-        """One: mean and deviation of every number."""
-        return 1
-
-    @property
     def width(self) -> int:
         """Numbers in a vector."""
         return self.spec.shape[0]
 
-    @property
-    def shapes(self) -> dict[str, tuple[int, ...]]:
-        """Mean and deviation."""
-        return {"mean": (self.width,), "std": (self.width,)}
-
     def embed(self, params: Mapping[str, Tensor], ready: Tensor) -> Tensor:
         """The vectors as they came."""
         return ready * torch.tensor(self.spec.std) + torch.tensor(self.spec.mean)
-
-    def sums(self, step: int, params: Arrays, samples: Samples, rows: Tensor) -> dict[str, Array]:
-        """Moments of the vectors."""
-        return moments(self.raw(params, samples, rows))
-
-    def solve(self, step: int, params: Arrays, total: Arrays) -> dict[str, Array]:
-        """Mean and deviation."""
-        return standard(total)
 
     def raw(self, params: Arrays, samples: Samples, rows: Tensor) -> NDArray[np.float32]:
         """The vectors (rows, width); other lengths and missing numbers are refused."""

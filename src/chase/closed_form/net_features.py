@@ -9,16 +9,16 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from chase.closed_form.feature_map import InputSpec, moments, standard
+from chase.closed_form.feature_map import InputSpec, Standardised
 from chase.core.errors import SettingsError
-from chase.core.weights import Array, Arrays
+from chase.core.weights import Arrays
 from chase.data.resident import Samples
 from chase.learning.inference import features
 from chase.models.net import Net
 
 
 @dataclass(frozen=True)
-class NetFeatures:
+class NetFeatures(Standardised):
     """Penultimate features of a network whose weights are fixed."""
 
     spec: InputSpec
@@ -27,11 +27,6 @@ class NetFeatures:
     def __post_init__(self) -> None:
         if not isinstance(self.net, Net):
             raise SettingsError("features = 'net' need a network with an `embed` and a `head` (chase.models.net.Net)")
-
-    @property
-    def steps(self) -> int:
-        """One: mean and deviation of the features."""
-        return 1
 
     @property
     def width(self) -> int:
@@ -47,22 +42,9 @@ class NetFeatures:
         assert isinstance(self.net, Net)
         return self.net
 
-    @property
-    def shapes(self) -> dict[str, tuple[int, ...]]:
-        """Mean and deviation; the network's own weights travel with it."""
-        return {"mean": (self.width,), "std": (self.width,)}
-
     def embed(self, params: Mapping[str, Tensor], ready: Tensor) -> Tensor:
         """The network's features."""
         return self.embedder.embed(ready)
-
-    def sums(self, step: int, params: Arrays, samples: Samples, rows: Tensor) -> dict[str, Array]:
-        """Moments of the features."""
-        return moments(self.raw(params, samples, rows))
-
-    def solve(self, step: int, params: Arrays, total: Arrays) -> dict[str, Array]:
-        """Mean and deviation."""
-        return standard(total)
 
     def raw(self, params: Arrays, samples: Samples, rows: Tensor) -> NDArray[np.float32]:
         """Penultimate features (rows, width)."""

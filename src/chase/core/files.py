@@ -59,6 +59,35 @@ def write_atomically(
             _sync_directory(path.parent)
 
 
+def write_private(path: Path, content: bytes, *, refusal: type[ChaseError] = RunDirectoryError) -> None:
+    """A new file that only its owner may read; it appears with all its content, and an existing one is refused."""
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(6)}.tmp")
+    try:
+        with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        _name_new(temporary, path)
+    except FileExistsError:
+        raise refusal(f"{path} exists already: a key is not overwritten; remove it to create a new one") from None
+    except OSError as error:
+        raise refusal(f"cannot write {path}: {error.strerror or error}") from None
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def _name_new(temporary: Path, path: Path) -> None:
+    """Give a finished file its name, which no file may have."""
+    try:
+        os.link(temporary, path)
+    except FileExistsError:
+        raise
+    except OSError:  # a file system without hard links: nearly as good
+        if path.exists():
+            raise FileExistsError(path) from None
+        temporary.replace(path)
+
+
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
     """A new file, or directory, that becomes ``path`` if all goes well and is removed otherwise."""

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from safetensors import SafetensorError
+from safetensors import SafetensorError, safe_open
 from safetensors.numpy import load_file, save
 
 from chase.core.errors import CheckpointError, UpdateError
@@ -89,6 +89,11 @@ def part_of(arrays: Arrays, prefix: str) -> dict[str, Array]:
     return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
 
 
+def without(arrays: Arrays, *prefixes: str) -> dict[str, Array]:
+    """The arrays that have none of these prefixes."""
+    return {name: array for name, array in arrays.items() if not name.startswith(prefixes)}
+
+
 def contiguous(array: Array) -> Array:
     """The array in one piece of memory; a single number (a batch-norm counter) keeps its empty shape."""
     return np.ascontiguousarray(array).reshape(array.shape)
@@ -141,5 +146,15 @@ def read(path: Path) -> dict[str, Array]:
     """Arrays from a safetensors file; a damaged file is named."""
     try:
         return dict(load_file(path))
+    except (SafetensorError, OSError, ValueError) as error:
+        raise CheckpointError(f"cannot read {path}: {error}") from error
+
+
+def read_part(path: Path, prefix: str) -> dict[str, Array]:
+    """``part_of`` the arrays in a safetensors file; the others are not read."""
+    try:
+        with safe_open(path, framework="numpy") as held:
+            names = [name for name in held.keys() if name.startswith(prefix)]  # noqa: SIM118  (not a mapping)
+            return part_of({name: held.get_tensor(name) for name in names}, prefix)
     except (SafetensorError, OSError, ValueError) as error:
         raise CheckpointError(f"cannot read {path}: {error}") from error

@@ -13,7 +13,7 @@ from chase.closed_form.patches import FIRST_PATCHES
 from chase.core.errors import UpdateError
 from chase.core.messages import ClientUpdate, RoundOrder
 from chase.core.pools import NAMES
-from chase.core.weights import check_fits
+from chase.core.weights import check_fits, without
 from chase.federation.rules import Rules
 from chase.server.closed_form import check_answer_fits
 from chase.site.turn import METRICS
@@ -79,7 +79,7 @@ def check_fit_sums(update: ClientUpdate, who: str, samples: int, shapes: Mapping
 
 def per_sample(update: ClientUpdate, samples: int) -> float:
     """How large the sums that fit features are for one sample; cells of tables may have any size and do not count."""
-    parts = [array for name, array in update.extras.items() if not name.startswith(f"{SUM}column.")]
+    parts = without(update.extras, f"{SUM}column.").values()
     return math.sqrt(sum(float(np.square(array).sum()) for array in parts)) / max(1, samples)
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import secrets
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -17,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from chase.core.errors import FederationError
-from chase.core.files import write_atomically
+from chase.core.files import write_atomically, write_private
 from chase.core.messages import ClientId, ClientUpdate, RoundOrder
 from chase.core.weights import Array, Weights
 from chase.federation.privacy import Budget, private_weights, site_sigma
@@ -29,8 +28,7 @@ def noise_of(site: Site, run: str, round: int) -> np.random.Generator:
     """Noise that nobody else can repeat, and that is the same when an order is repeated."""
     path = site.path / "noise.secret"
     if not path.exists():
-        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-            file.write(secrets.token_bytes(32))
+        write_private(path, secrets.token_bytes(32), refusal=FederationError)
     seed = [*path.read_bytes(), *f"{run} {round}".encode()]
     return np.random.Generator(np.random.Philox(np.random.SeedSequence(seed)))
 

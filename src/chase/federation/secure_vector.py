@@ -26,7 +26,7 @@ from chase.closed_form.feature_map import FeatureMap, InputSpec
 from chase.closed_form.model import ClosedFormNet, FeatureSpec, build_model
 from chase.core.errors import FederationError, SettingsError
 from chase.core.messages import ClientUpdate, RoundOrder
-from chase.core.weights import Array, Weights
+from chase.core.weights import Array, Weights, part_of
 from chase.data.resident import Samples
 from chase.federation.secure_sum import Words, decode, encode
 from chase.models.catalog import NetSpec
@@ -223,7 +223,7 @@ def fit_shapes(spec: NetSpec, seed: int, order: RoundOrder) -> dict[str, Shape]:
     if not isinstance(net, ClosedFormNet):
         raise SettingsError("learner = 'closed-form' needs a closed-form model")
     feature_map: FeatureMap = net.feature_map
-    params = {name.removeprefix(FIT): array for name, array in order.extras.items() if name.startswith(FIT)}
+    params = part_of(order.extras, FIT)
     empty, rows = no_samples(FeatureSpec.from_text(spec.features).inputs), torch.empty(0, dtype=torch.int64)
     found = feature_map.sums(order.round + feature_map.steps - 1, params, empty, rows)
     return {f"{SUM}{name}": array.shape for name, array in found.items()}

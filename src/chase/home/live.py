@@ -12,11 +12,11 @@ import sqlite3
 from pathlib import Path
 
 import numpy as np
-from safetensors import SafetensorError, safe_open
 
 from chase.acquisition.uncertainty import ranking
 from chase.closed_form.updates import LiveScores, softmax
-from chase.core.weights import Array
+from chase.core.errors import CheckpointError
+from chase.core.weights import Array, read_part
 from chase.home.schema import Database
 
 LIVE = "live."
@@ -85,11 +85,9 @@ class LiveOrder:
 def read_base(path: Path) -> Base | None:
     """What a turn left for re-ranking, if anything. A damaged file stops training, not the people who label."""
     try:
-        with safe_open(path, framework="numpy") as held:
-            names = [name for name in held.keys() if name.startswith(LIVE)]  # noqa: SIM118  (not a mapping)
-            arrays = {name.removeprefix(LIVE): held.get_tensor(name) for name in names}
-    except (SafetensorError, OSError) as error:
-        logging.getLogger(__name__).warning("questions are not re-ranked: cannot read %s: %s", path, error)
+        arrays = read_part(path, LIVE)
+    except CheckpointError as error:
+        logging.getLogger(__name__).warning("questions are not re-ranked: %s", error)
         return None
     return Base(arrays) if arrays else None
 

@@ -22,7 +22,7 @@ from chase.client.state import ClientState
 from chase.client.turn import Turn, open_questions
 from chase.core.errors import AheadError, CheckpointError, LabelError
 from chase.core.messages import ClientUpdate
-from chase.core.weights import Array, part_of, prefixed, read, to_bytes
+from chase.core.weights import Array, part_of, prefixed, read, to_bytes, without
 from chase.data.resident import Column, Kind, Samples
 from chase.home.again import note_again, panel_of
 from chase.home.home import Home, write_durably
@@ -132,7 +132,7 @@ class ClientStore:
                 arrays = self._arrays(row)
                 state = change(ClientState.from_arrays(part_of(arrays, "state.")))
                 gone = ("state.", LIVE) if erased else ("state.",)
-                kept = {n: a for n, a in arrays.items() if not n.startswith(gone)}
+                kept = without(arrays, *gone)
                 name, sha = self._write(row["version"], kept | prefixed("state.", state.to_arrays()))
                 body = json.loads(row["body"])
                 for part in ("questions", "journal"):

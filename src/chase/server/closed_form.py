@@ -16,7 +16,7 @@ from chase.closed_form.model import ClosedFormNet, build_model
 from chase.closed_form.sums import Sums
 from chase.core.errors import SettingsError, UpdateError
 from chase.core.messages import ClientId, ClientUpdate, RoundOrder
-from chase.core.weights import Array, Arrays, Weights, check_fits
+from chase.core.weights import Array, Arrays, Weights, check_fits, part_of, prefixed, without
 from chase.models.catalog import NetSpec
 from chase.server.aggregation import Mean
 from chase.server.head import NotEnough, solved_head
@@ -64,7 +64,7 @@ class ClosedFormServer(Server):
     def orders(self, round: int) -> dict[ClientId, RoundOrder]:
         """In preparation everybody sums; later an order also says whose sums arrived."""
         if round < 1:
-            extras = {f"{FIT}{name}": array for name, array in self._fit.items()}
+            extras = prefixed(FIT, self._fit)
             order = RoundOrder(self.run, round, self.settings.seed, self.weights, phase=PREPARE, extras=extras)
             return dict.fromkeys(range(self.settings.clients), order)
         self.extras = {RECEIVED: self._received.copy()}
@@ -82,11 +82,11 @@ class ClosedFormServer(Server):
             return
         ordered = sorted(updates, key=lambda update: update.client)
         if ordered[0].round < 1:
-            parts = [_named(update.extras) for update in ordered]
-            self._fit_step(ordered[0].round, parts if mean is None else [_named(mean[1]), *parts])
+            parts = [part_of(update.extras, SUM) for update in ordered]
+            self._fit_step(ordered[0].round, parts if mean is None else [part_of(mean[1], SUM), *parts])
             return
         if mean is not None and MERGED in mean[1]:
-            self._add(_named(mean[1]), mean[1][MERGED].tolist(), ordered[0].round)
+            self._add(part_of(mean[1], SUM), mean[1][MERGED].tolist(), ordered[0].round)
         self._sharpen([update.extras[LOSSES] for update in ordered if LOSSES in update.extras])
         for update in ordered:
             try:
@@ -109,7 +109,7 @@ class ClosedFormServer(Server):
             if update.joint
             else f"update of client {update.client}"
         )
-        who, change = f"{whose} for round {update.round}", _named(update.extras)
+        who, change = f"{whose} for round {update.round}", part_of(update.extras, SUM)
         check_fits(change, self._sums, who)
         if (self._sums["counts"] + change["counts"] < 0).any():
             raise UpdateError(f"{who}: it removes labels that the server does not have")
@@ -147,14 +147,14 @@ class ClosedFormServer(Server):
 
     def to_arrays(self) -> dict[str, Array]:
         """The model, the sums and who is included in them."""
-        sums = {f"sums/{name}": array for name, array in self._sums.items()}
+        sums = prefixed("sums/", self._sums)
         return {**self.weights, **sums, f"server/{RECEIVED}": self._received, "server/solved": self._solved.copy()}
 
     def restore(self, arrays: Arrays) -> None:
         """Go on from what ``to_arrays`` gave."""
         super().restore(arrays)
         self.extras = {}
-        self._sums = {n.removeprefix("sums/"): a for n, a in arrays.items() if n.startswith("sums/")}
+        self._sums = part_of(arrays, "sums/")
         self._received = np.array(arrays[f"server/{RECEIVED}"])
         self._solved = np.array(arrays.get("server/solved", self._solved))
 
@@ -166,8 +166,8 @@ def check_answer_fits(update: ClientUpdate, order: RoundOrder) -> None:
         return
     if f"{SOLVED}head.weight" in order.extras:
         check_head_sums(update, order, check_round(update, order))
-        update = replace(update, extras=_without(update.extras, HEAD_SUM))
-    check_update(update, order, _without(order.extras, "start.", SOLVED))
+        update = replace(update, extras=without(update.extras, HEAD_SUM))
+    check_update(update, order, without(order.extras, "start.", SOLVED))
 
 
 def check_contribution(update: ClientUpdate, order: RoundOrder) -> None:
@@ -181,7 +181,7 @@ def check_contribution(update: ClientUpdate, order: RoundOrder) -> None:
     losses = update.extras.get(LOSSES)
     if losses is not None and f"{LOO}about" in order.extras:
         check_fits({LOSSES: losses}, {LOSSES: np.empty(TEMPERATURES.shape)}, who)
-        update = replace(update, extras=_without(update.extras, LOSSES))
+        update = replace(update, extras=without(update.extras, LOSSES))
     if update.extras:
         check_fits(update.extras, like, who)
 
@@ -189,11 +189,3 @@ def check_contribution(update: ClientUpdate, order: RoundOrder) -> None:
 def sums_only(extras: Arrays) -> dict[str, Array]:
     """The sums among what travels beside the weights."""
     return {name: array for name, array in extras.items() if name.startswith(SUM)}
-
-
-def _without(arrays: Arrays, *prefixes: str) -> dict[str, Array]:
-    return {name: array for name, array in arrays.items() if not name.startswith(prefixes)}
-
-
-def _named(extras: Arrays) -> dict[str, Array]:
-    return {name.removeprefix(SUM): array for name, array in extras.items() if name.startswith(SUM)}

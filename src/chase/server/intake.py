@@ -15,9 +15,10 @@ import numpy as np
 from chase.client.contribute import SUM
 from chase.core.errors import UpdateError
 from chase.core.messages import ClientId, ClientUpdate, RoundOrder
-from chase.core.weights import Array, Arrays
+from chase.core.weights import Array, Arrays, part_of, prefixed, without
 from chase.server.aggregation import BlockSum, Mean, Part, RunningSum, block_of, block_sum
 from chase.server.closed_form import MERGED, check_answer_fits, sums_only
+from chase.server.server import check_asked
 from chase.settings import Settings
 
 EXTRAS = "extras/"
@@ -33,12 +34,12 @@ def adds_up(settings: Settings) -> bool:
 
 def extras_of(order: RoundOrder) -> dict[str, Array]:
     """What an update must bring beside its weights."""
-    return {name: array for name, array in order.extras.items() if not name.startswith("start.")}
+    return without(order.extras, "start.")
 
 
 def summed_arrays(update: ClientUpdate) -> dict[str, Array]:
     """Weights and what travels beside them, as one."""
-    return {**update.weights, **{f"{EXTRAS}{name}": array for name, array in update.extras.items()}}
+    return {**update.weights, **prefixed(EXTRAS, update.extras)}
 
 
 def weighted(update: ClientUpdate, settings: Settings) -> Part:
@@ -76,7 +77,7 @@ class Intake:
 
     def take(self, update: ClientUpdate) -> None:
         """One client's update, checked."""
-        self._answers(update)
+        check_asked(update.client, self._orders, self._updates)
         order = self._orders[update.client]
         check_answer_fits(update, order)
         if self._merges:
@@ -121,18 +122,12 @@ class Intake:
     def take_block(self, block: int, part: BlockSum | None, said: Sequence[ClientUpdate]) -> None:
         """A block that was added up elsewhere (None: none of its clients has labels), and what its clients said."""
         for update in said:
-            self._answers(update)
+            check_asked(update.client, self._orders, self._updates)
             self._updates[update.client] = update
             self._missing[block].discard(update.client)
         if self._missing[block]:
             raise UpdateError(f"block {block} of the clients arrived without {len(self._missing[block])} of them")
         self._add(block, part)
-
-    def _answers(self, update: ClientUpdate) -> None:
-        if update.client not in self._orders:
-            raise UpdateError(f"update of client {update.client} answers no order of this round")
-        if update.client in self._updates:
-            raise UpdateError(f"update of client {update.client} arrived twice in this round")
 
     def _add(self, block: int, part: BlockSum | None) -> None:
         if part is None:
@@ -160,11 +155,10 @@ class Intake:
         for block in sorted(self._waiting):  # some of its clients did not answer
             self._sum.add(block_sum(self._waiting.pop(block)))
         order = self._orders[counted[0]]
-        like = {**order.weights, **{f"{EXTRAS}{n}": a for n, a in extras_of(order).items()}}
+        like = {**order.weights, **prefixed(EXTRAS, extras_of(order))}
         return split_extras(self._sum.mean(like))
 
 
 def split_extras(arrays: Arrays) -> Mean:
     """What ``summed_arrays`` put together."""
-    weights = {name: array for name, array in arrays.items() if not name.startswith(EXTRAS)}
-    return weights, {name.removeprefix(EXTRAS): a for name, a in arrays.items() if name.startswith(EXTRAS)}
+    return without(arrays, EXTRAS), part_of(arrays, EXTRAS)

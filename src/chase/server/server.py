@@ -7,7 +7,7 @@ start, in which a client asks, and which are tracked.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -82,12 +82,17 @@ def answers_order(orders: Mapping[ClientId, RoundOrder], updates: Sequence[Clien
     """Refuse updates that nobody asked for, that answer another round or that come twice."""
     answered: set[ClientId] = set()
     for update in updates:
-        if update.client not in orders:
-            raise UpdateError(f"update of client {update.client} answers no order of this round")
-        if update.client in answered:
-            raise UpdateError(f"update of client {update.client} arrived twice in this round")
+        check_asked(update.client, orders, answered)
         answered.add(update.client)
         check_round(update, orders[update.client])
+
+
+def check_asked(client: ClientId, orders: Container[ClientId], answered: Container[ClientId]) -> None:
+    """Refuse an update that nobody asked for, or a second one of a client."""
+    if client not in orders:
+        raise UpdateError(f"update of client {client} answers no order of this round")
+    if client in answered:
+        raise UpdateError(f"update of client {client} arrived twice in this round")
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from chase.closed_form.model import build_model
 from chase.closed_form.sums import Sums
 from chase.core.errors import UpdateError
 from chase.core.messages import ClientId, ClientUpdate, RoundOrder
-from chase.core.weights import Array, Arrays, Weights, check_fits, part_of, prefixed
+from chase.core.weights import Array, Arrays, Weights, check_fits, part_of, prefixed, without
 from chase.models.catalog import NetSpec
 from chase.server.aggregation import Mean
 from chase.server.head import NotEnough, solved_head
@@ -50,7 +50,7 @@ class SolvedHeadServer(Server):
     ) -> None:
         """Average the networks; solve the head of the features that were sent out."""
         ordered = sorted(updates, key=lambda update: update.client)
-        plain = [replace(u, extras={n: a for n, a in u.extras.items() if not n.startswith(HEAD_SUM)}) for u in ordered]
+        plain = [replace(u, extras=without(u.extras, HEAD_SUM)) for u in ordered]
         published, measured = self.weights, self._trained
         self.weights = self._trained
         try:

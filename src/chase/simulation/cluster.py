@@ -9,6 +9,7 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
+from chase.core.address import host_port
 from chase.core.errors import ChaseError, SettingsError
 from chase.core.provenance import provenance
 
@@ -63,14 +64,16 @@ def unreachable(where: str, reason: str) -> ClusterError:
 
 def check_answers(address: str) -> None:
     """Refuse an address where nothing listens: Ray itself would wait for minutes. Other names (auto) are Ray's."""
-    host, colon, port = address.removeprefix("ray://").rpartition(":")
-    if not colon or not port.isdigit():
+    where, bare = f"the Ray cluster at {address}", address.removeprefix("ray://")
+    place = host_port(bare)
+    if place is None:
+        if ":" in bare and "://" not in bare:
+            raise unreachable(where, "it is not HOST:PORT")
         return
     try:
-        socket.create_connection((host, int(port)), timeout=PATIENCE).close()
-    except (OSError, OverflowError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        raise unreachable(f"the Ray cluster at {address}", reason) from None
+        socket.create_connection(place, timeout=PATIENCE).close()
+    except OSError as error:
+        raise unreachable(where, error.strerror or str(error)) from None
 
 
 def environment() -> dict[str, Any]:

@@ -15,7 +15,7 @@ from chase.studies.findings import findings
 from chase.studies.ranking import NEEDED, labels_needed, ranking, recommendation
 from chase.studies.recommend import STUDY as RECOMMEND
 from chase.studies.results import SceneResult, StudyResult
-from chase.studies.scene_tables import minutes_table, paper_notes, paper_table, tables_of, variant_table
+from chase.studies.scene_tables import PAPER_MINUTES, minutes_table, paper_notes, paper_table, tables_of, variant_table
 
 
 def write_study(result: StudyResult, directory: Path) -> Path | None:
@@ -89,5 +89,5 @@ def paper_section(scene: SceneResult) -> Section | None:
     if variants is not None:
         body += html_table(variants, "Paired by seed, with its 95 % interval.")
     if times is not None:
-        body += html_table(times, "The paper's minutes are of its authors' GPU: compare the ratios.")
+        body += html_table(times, PAPER_MINUTES)
     return Section("paper", "Beside the paper", body) if body else None

@@ -15,6 +15,9 @@ from chase.settings import load, presets
 from chase.studies import paper
 from chase.studies.results import SceneResult
 
+PAPER_MINUTES = "The paper measured its minutes on its authors' GPU: compare the ratios, not the minutes."
+"""What stands below the table of times."""
+
 
 def tables_of(result: SceneResult) -> dict[str, ReportTable]:
     """The tables of a scene by a name for their files."""

@@ -18,7 +18,7 @@ from chase.studies.findings import findings, unfinished
 from chase.studies.ranking import NEEDED, labels_needed, ranking, recommendation
 from chase.studies.recommend import STUDY as RECOMMEND
 from chase.studies.results import SceneResult, StudyResult, key_of
-from chase.studies.scene_tables import paper_notes, tables_of
+from chase.studies.scene_tables import PAPER_MINUTES, paper_notes, tables_of
 
 NOTES = "notes.md"
 
@@ -142,6 +142,6 @@ def table_note(name: str, scene: SceneResult) -> str:
         "by-round": method_tables.BY_ROUND,
         "to-reach": method_tables.REACHED,
         "paper": " ".join(paper_notes(scene)),
-        "time-paper": "The paper's minutes are of its authors' GPU: compare the ratios.",
+        "time-paper": PAPER_MINUTES,
     }
     return notes.get(name, "")

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import datetime
 import ipaddress
-import os
 import re
 import stat
 from collections.abc import Sequence
@@ -27,6 +26,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+from chase.core import files
 from chase.core.errors import FederationError
 
 DAYS = 825
@@ -35,16 +35,8 @@ HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?")
 
 
 def write_private(path: Path, content: bytes) -> None:
-    """A file that only its owner may read, never open to others even for a moment; an existing one is refused."""
-    try:
-        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-            file.write(content)
-    except FileExistsError:
-        raise FederationError(
-            f"{path} exists already: a key is not overwritten; remove it to create a new one"
-        ) from None
-    except OSError as error:
-        raise FederationError(f"cannot write {path}: {error.strerror or error}") from None
+    """A key of a federation."""
+    files.write_private(path, content, refusal=FederationError)
 
 
 def check_private(path: Path) -> None:
@@ -62,7 +54,7 @@ def site_key(path: Path, name: str) -> str:
     key = ec.generate_private_key(CURVE())
     write_private(path, key.private_bytes(Encoding.PEM, PrivateFormat.OpenSSH, NoEncryption()))
     line = key.public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH).decode() + f" {name}"
-    path.with_name(path.name + ".pub").write_text(line + "\n", encoding="utf-8")
+    files.write_atomically(path.with_name(path.name + ".pub"), f"{line}\n".encode(), refusal=FederationError)
     return line
 
 
@@ -167,4 +159,4 @@ def server_certificate(directory: Path, hosts: Sequence[str]) -> None:
         pem = private.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
         write_private(directory / name, pem)
     for name, certificate in (("ca.crt", ca), ("server.pem", server)):
-        (directory / name).write_bytes(certificate.public_bytes(Encoding.PEM))
+        files.write_atomically(directory / name, certificate.public_bytes(Encoding.PEM), refusal=FederationError)

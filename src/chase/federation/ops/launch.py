@@ -19,7 +19,7 @@ from pathlib import Path
 
 from chase import __version__
 from chase.core.errors import ChaseError, FederationError
-from chase.core.files import held_by
+from chase.core.files import held_by, write_atomically
 from chase.federation.diary import Diary, state
 from chase.federation.ops.keys import check_private, write_private
 from chase.federation.ops.processes import ProcessSpec
@@ -74,10 +74,8 @@ def write_app(federation: FederationDirectory) -> Path:
         "[tool.flwr.app.config]",
         f"federation = {json.dumps(str(federation.path.resolve()))}",
     ]
-    (app / "chase_app").mkdir(parents=True, exist_ok=True)
-    (app / "pyproject.toml").write_text("\n".join(lines) + "\n", encoding="utf-8")
-    for name, text in APP.items():
-        (app / name).write_text(text, encoding="utf-8")
+    for name, text in {"pyproject.toml": "\n".join(lines) + "\n", **APP}.items():
+        write_atomically(app / name, text.encode(), refusal=FederationError)
     return app
 
 
