@@ -29,9 +29,9 @@ from starlette.requests import Request
 from chase.core.files import held_by
 from chase.federation.diary import events, state
 from chase.federation.ops import launch
-from chase.federation.ops.processes import Supervisor
 from chase.federation.ops.proxy import FleetProxy, server
 from chase.federation.ops.setup import Loopback
+from chase.federation.ops.supervisor import Supervisor
 from chase.federation.rollback import roll_back
 from chase.federation.rules import Rules
 from chase.home.store import ClientStore

@@ -22,9 +22,9 @@ from starlette.requests import Request
 
 from chase.federation.diary import state
 from chase.federation.ops import launch
-from chase.federation.ops.processes import Supervisor
 from chase.federation.ops.proxy import FleetProxy, server
 from chase.federation.ops.setup import Loopback
+from chase.federation.ops.supervisor import Supervisor
 from chase.federation.rules import Rules
 from chase.run.record import Record
 from chase.settings import load

@@ -1,11 +1,12 @@
 from __future__ import annotations
 
+import tomllib
 from pathlib import Path
 
 import pytest
 
 from chase.core.errors import SettingsError
-from chase.settings import GROUPS, Settings, about_group, from_mapping, load, parse_changes, presets, to_toml
+from chase.settings import GROUPS, Settings, about_group, from_mapping, load, parse_changes, presets, to_toml, values_of
 
 
 @pytest.mark.parametrize("name", sorted(presets()))
@@ -13,6 +14,111 @@ def test_every_preset_loads_and_reads_back_to_itself(name: str, tmp_path: Path) 
     settings = load(name)
     (tmp_path / "settings.toml").write_text(to_toml(settings), encoding="utf-8")
     assert load(str(tmp_path / "settings.toml")) == settings
+
+
+PAPER = {
+    "local_epochs": 10,
+    "batch_size": 10,
+    "momentum": 0.5,
+    "weight_decay": 0.0,
+    "tau": 0.5,
+    "subset_size": 500,
+    "beta": 0.4,
+    "rounds": 200,
+}
+CNN, AUTHORS = {**PAPER, "dropout": 0.5, "lr": 0.001, "mu": 0.1}, {"normalisation": "authors"}
+FLAT: dict[str, dict[str, object]] = {
+    "digits": {
+        "data": "digits",
+        "clients": 10,
+        "partition": "classes",
+        "classes_per_client": 2,
+        "initial_labels": 0.04,
+        "net": "tiny-cnn",
+        "dropout": 0.0,
+        "lr": 0.02,
+        "mu": 0.1,
+        "rounds": 200,
+    },
+    "mnist": {
+        **CNN,
+        **AUTHORS,
+        "data": "mnist",
+        "clients": 10,
+        "partition": "classes",
+        "classes_per_client": 2,
+        "initial_labels": 0.0133,
+        "net": "mnist-cnn",
+    },
+    "emnist": {
+        **CNN,
+        **AUTHORS,
+        "data": "emnist",
+        "clients": 100,
+        "partition": "classes",
+        "classes_per_client": 10,
+        "initial_labels": 0.02,
+        "net": "emnist-cnn",
+    },
+    "cifar10": {
+        **CNN,
+        **AUTHORS,
+        "data": "cifar10",
+        "clients": 10,
+        "partition": "classes",
+        "classes_per_client": 5,
+        "initial_labels": 0.04,
+        "net": "cifar-cnn",
+        "mu": 1.0,
+    },
+    "cifar100": {
+        **PAPER,
+        **AUTHORS,
+        "data": "cifar100",
+        "clients": 10,
+        "partition": "dirichlet",
+        "alpha": 0.01,
+        "initial_labels": 0.1,
+        "net": "vgg19",
+        "dropout": 0.0,
+        "augment": True,
+        "lr": 0.01,
+        "mu": 1.0,
+    },
+    "femnist": {
+        **CNN,
+        "data": "femnist",
+        "owners": "all",
+        "partition": "natural",
+        "share_of_clients": 0.01,
+        "initial_labels": 0.04,
+        "initial_per_class": 1,
+        "net": "emnist-cnn",
+        "lr": 0.01,
+    },
+    "shakespeare": {
+        **PAPER,
+        "data": "shakespeare",
+        "clients": 100,
+        "partition": "natural",
+        "min_owned": 10000,
+        "initial_labels": 0.04,
+        "net": "char-lstm",
+        "dropout": 0.2,
+        "lr": 1.47,
+        "momentum": 0.0,
+        "mu": 0.3,
+    },
+}
+"""What the presets say, as flat keys."""
+
+
+@pytest.mark.parametrize("name", sorted(presets()))
+def test_a_preset_shows_its_groups_and_says_what_the_flat_keys_said(name: str) -> None:
+    grouped = tomllib.loads(presets()[name].read_text(encoding="utf-8"))
+    assert set(grouped) <= set(GROUPS)
+    assert values_of(name) == FLAT[name]
+    assert load(name) == from_mapping(FLAT[name]).resolved()
 
 
 def test_odd_values_survive_the_file(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ COMMANDS = {
     "export": "Write the model of a run as files that do not need chase.",
     "predict": "Predict the class of images, texts or rows of a table.",
     "demo": "Compare the recommended method with CHASe and random selection.",
-    "list": "List presets, data sets, strategies, models and settings; or explain one setting.",
+    "list": "List presets, data sets, strategies, networks and settings; or explain one setting.",
     "watch": "Watch a run or a study in the terminal.",
     "label": "Serve the labelling page of a client's home; export and import labels.",
     "data": "Data sets: list, fetch and inspect them.",

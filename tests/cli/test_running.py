@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from chase import __version__
+from chase.brief import HELP
 from chase.cli import main
-from chase.settings import Settings
+from chase.settings import GROUPS, Settings
 
 QUICK = ["--set", "clients=3", "--set", "local_epochs=2", "--set", "rounds=3", "--set", "engine=inprocess"]
 
@@ -64,6 +65,9 @@ def test_the_list_names_everything(monkeypatch: pytest.MonkeyPatch, capsys: pyte
     assert {"chase", "ev", "random"} <= set(found["strategies"])
     assert set(found["settings"]) == set(Settings.model_fields)
     assert all(text for group in found.values() for text in group.values())
+    for name in ("networks", "models"):
+        assert call(monkeypatch, "list", name) == 0
+        assert capsys.readouterr().out.startswith("networks")
     assert call(monkeypatch, "list") == 0
     text = capsys.readouterr().out
     assert all(name in text for group in found.values() for name in group)
@@ -88,6 +92,12 @@ def test_help_shows_defaults_and_an_example_without_stray_backslashes(
     assert f"Example: chase {command}" in said
     assert "[default: " in said or "[required]" in said
     assert "\\" not in said
+
+
+@pytest.mark.parametrize("command", ["run", "resume", "study run", "federation init", "federation up", "site contract"])
+def test_every_command_with_settings_names_their_groups(command: str) -> None:
+    said = json.loads(HELP.read_text(encoding="utf-8"))[command]
+    assert f"in groups: {', '.join(GROUPS)}." in " ".join(said.split())
 
 
 def test_the_page_of_settings_is_up_to_date(monkeypatch, capsys):

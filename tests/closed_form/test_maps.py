@@ -199,7 +199,7 @@ def test_what_does_not_fit_is_refused_in_one_sentence() -> None:
     samples = vectors()
     feature_map = small_map(samples)
     short = Samples(samples.inputs[:, :5], "vectors")
-    with pytest.raises(DataError, match="vectors of 5 numbers came where the others have 7"):
+    with pytest.raises(DataError, match="these vectors have 5 numbers, and the model expects 7"):
         feature_map.sums(0, {}, short, torch.arange(4))
     with pytest.raises(DataError, match="row 4 holds NaN"):
         feature_map.sums(

@@ -66,7 +66,7 @@ def test_a_private_file_is_its_owners_alone_and_never_overwritten(
     assert (tmp_path / "key").stat().st_mode & 0o777 == 0o600
     with pytest.raises(LabelError, match="exists already: a key is not overwritten"):
         write_private(tmp_path / "key", b"other", refusal=LabelError)
-    with pytest.raises(RunDirectoryError, match="cannot write .*No such file"):
+    with pytest.raises(RunDirectoryError, match=r"cannot write .*No such file"):
         write_private(tmp_path / "nowhere" / "key", b"other")
     assert [(p.name, p.read_bytes()) for p in tmp_path.iterdir()] == [("key", b"secret")]
 

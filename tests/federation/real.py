@@ -19,8 +19,8 @@ from chase.core.files import held_by
 from chase.core.processes import group_lives
 from chase.federation.diary import events, state
 from chase.federation.ops.launch import Watch
-from chase.federation.ops.processes import Supervisor
 from chase.federation.ops.setup import Loopback
+from chase.federation.ops.supervisor import Supervisor
 from chase.federation.rules import Rules
 from chase.home.store import ClientStore
 from chase.run.checkpoint import Checkpoint

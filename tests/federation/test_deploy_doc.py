@@ -16,7 +16,7 @@ import typer
 from chase.cli.main import app
 from chase.core.processes import group_lives
 from chase.federation.diary import events
-from chase.federation.ops.processes import signal_groups, take_down
+from chase.federation.ops.supervisor import signal_groups, take_down
 from chase.run.record import Record
 
 DOC = Path(__file__).parents[2] / "docs" / "deploy.md"

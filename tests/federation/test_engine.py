@@ -23,7 +23,7 @@ from chase.run.metrics import Metrics
 from chase.run.record import Record, RunHeld
 from chase.settings import from_mapping
 from chase.site import turn
-from chase.site.agreement import Agreement
+from chase.site.contract import HEADER, Contract
 from chase.site.place import Site
 
 
@@ -39,7 +39,7 @@ class LocalTransport(AtOnce):
         site, ticket = Site(self.homes[letter.node]), f"{len(self.answers)}"
         settings = from_mapping(dict(letter.header["settings"]))
         if letter.kind == "hello":
-            offered = Agreement.from_json(str(letter.header["agreement"]))
+            offered = Contract.from_json(str(letter.header[HEADER]))
             body = Hello(site.card.name, tuple(turn.objections(site, settings, offered)), *turn.sizes(site))
         elif letter.kind == "tally":
             body = Tally(*turn.tally(site, settings, letter.weights))

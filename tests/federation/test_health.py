@@ -152,7 +152,7 @@ def test_flipped_bits_in_a_sample_are_found_named_at_the_site_and_refused_by_the
     site.write("samples", {**arrays, "inputs": inputs})
     assert any("1 samples are damaged" in line for line in site_problems(site))
     settings = tiny_settings()
-    own = turn.agreement_of(settings, site.samples(), site.classes)
+    own = turn.contract_of(settings, site.samples(), site.classes)
     assert turn.objections(site, settings, own) == [
         "1 samples are damaged at the site: `chase site health` there names them"
     ]

@@ -14,8 +14,8 @@ from support import small_settings
 
 from chase.core.errors import FederationError
 from chase.core.processes import group_lives, started
-from chase.federation.ops import keys, launch, processes
-from chase.federation.ops.processes import (
+from chase.federation.ops import keys, launch
+from chase.federation.ops.supervisor import (
     ProcessSpec,
     Supervisor,
     alive,
@@ -94,7 +94,7 @@ def test_a_secure_server_is_started_with_tls_and_authentication_and_an_insecure_
     federation = FederationDirectory.create(tmp_path / "fed", Rules(), True, "127.0.0.1", 1234)
     Record.create(federation.run, small_settings(), kind="federation")
     keys.server_certificate(tmp_path / "fed" / "keys", ["127.0.0.1"])
-    (federation.path / "agreement.json").write_text('{"arrays": ["w float32[2, 3]"]}')
+    (federation.path / "contract.json").write_text('{"arrays": ["w float32[2, 3]"]}')
     link, execute = launch.server_jobs(federation)
     for name in ("control.secret", "executor.secret"):
         assert (federation.path / "keys" / name).stat().st_mode & 0o777 == 0o600
@@ -105,8 +105,11 @@ def test_a_secure_server_is_started_with_tls_and_authentication_and_an_insecure_
         launch.server_jobs(federation)
     loose = FederationDirectory.create(tmp_path / "loose", Rules(), False, "127.0.0.1", 1234)
     Record.create(loose.run, small_settings(), kind="federation")
-    (loose.path / "agreement.json").write_text('{"arrays": []}')
+    (loose.path / "contract.json").write_text('{"arrays": []}')
     assert "--insecure" in launch.server_jobs(loose)[0].command
+    before = loose.most_answer
+    (loose.path / "contract.json").rename(loose.path / "agreement.json")  # of a federation that is older
+    assert loose.most_answer == before
 
 
 def test_a_supervisor_starts_again_what_ends_and_leaves_nothing_behind(tmp_path: Path) -> None:
@@ -141,7 +144,7 @@ def children(pid: int) -> list[int]:
 BOSS = """
 import sys, time
 from pathlib import Path
-from chase.federation.ops.processes import *
+from chase.federation.ops.supervisor import *
 end_on_signals()
 try:
     with Supervisor(Path(sys.argv[1])) as s:
@@ -187,7 +190,7 @@ def test_a_process_that_took_over_a_number_is_not_mistaken_for_ours() -> None:
 
 
 def test_a_log_is_turned_over_while_its_process_writes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(processes, "LARGEST_LOG", 1000)
+    monkeypatch.setattr("chase.federation.ops.supervisor.LARGEST_LOG", 1000)
     log = tmp_path / "talk.log"
     talk = "import time\nwhile True:\n    print('x' * 99, flush=True)\n    time.sleep(0.01)"
     with Supervisor(tmp_path / "processes.json") as supervisor:

@@ -135,9 +135,9 @@ def test_privacy_is_spent_round_by_round_and_never_more_than_allowed(tmp_path: P
 
 def test_options_that_exclude_each_other_are_refused(tmp_path: Path) -> None:
     for name, changes, rules, why in (
-        ("a", {"combine": "median"}, {"secure": True}, "combine must be mean"),
+        ("a", {"combine": "median"}, {"secure": True}, "set combine = mean"),
         ("b", {"client_weights": "labelled"}, {"dp_epsilon": 1.0}, "client_weights = equal"),
-        ("c", {"strategy": "ll4al"}, {"secure": True}, "ll4al sends more"),
+        ("c", {"strategy": "ll4al"}, {"secure": True}, "ll4al also sends"),
     ):
         with pytest.raises(FederationError, match=why):
             federation(tmp_path / name, changes, **rules)
@@ -300,6 +300,6 @@ def test_an_order_under_other_rules_than_were_accepted_is_refused(tmp_path: Path
     rules = {"secure": True} if "secure" in changes else {"dp_epsilon": 8.0, "dp_clip": 0.5}
     fed = federation(tmp_path / "fed", {"rounds": 1}, **rules)
     why, kinds = order_without(fed, **changes)
-    assert why == "refused (AgreementError); the site's log says why"
+    assert why == "refused (ContractError); the site's log says why"
     assert "turn" in kinds
     assert not list((next(iter(fed.homes.values())) / "state").glob("*"))

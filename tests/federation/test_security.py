@@ -20,9 +20,9 @@ from starlette.requests import Request
 from chase.core.errors import FederationError
 from chase.federation.diary import events
 from chase.federation.ops import keys, launch, setup
-from chase.federation.ops.processes import Supervisor
 from chase.federation.ops.proxy import FleetProxy, allowed, server
 from chase.federation.ops.setup import Loopback
+from chase.federation.ops.supervisor import Supervisor
 from chase.federation.rules import FederationDirectory, Rules
 from chase.site.place import Site
 

@@ -18,8 +18,8 @@ from chase.federation.rules import Rules
 from chase.run.experiment import Experiment
 from chase.settings import Settings, load
 from chase.simulation.world import load_data
-from chase.site import agreement
-from chase.site.agreement import agreement_of, differences
+from chase.site import contract
+from chase.site.contract import contract_of, differences
 
 
 def table(path: Path, rows: int = 240) -> Path:
@@ -58,20 +58,20 @@ def test_features_that_differ_by_a_bit_are_refused_in_the_handshake(
     settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     data = load_data(settings)
-    ours = agreement_of(settings, data.train, data.classes)
+    ours = contract_of(settings, data.train, data.classes)
     assert ours.features
-    assert differences(ours, agreement_of(settings, data.train, data.classes)) == []
-    plain = agreement.transform
+    assert differences(ours, contract_of(settings, data.train, data.classes)) == []
+    plain = contract.transform
 
     def off(*arguments: object) -> np.ndarray:
         codes = plain(*arguments)  # type: ignore[arg-type]
         codes[0, 0] += 1
         return codes
 
-    monkeypatch.setattr(agreement, "transform", off)
-    agreement._probed.cache_clear()
-    theirs = agreement_of(settings, data.train, data.classes)
-    agreement._probed.cache_clear()
+    monkeypatch.setattr(contract, "transform", off)
+    contract._probed.cache_clear()
+    theirs = contract_of(settings, data.train, data.classes)
+    contract._probed.cache_clear()
     (said,) = differences(ours, theirs)
     assert said.startswith("features of drawn samples, bit for bit")
     assert differences(ours, replace(theirs, features=ours.features)) == []
@@ -80,4 +80,4 @@ def test_features_that_differ_by_a_bit_are_refused_in_the_handshake(
 def test_a_network_has_no_features_to_compare(settings: Settings) -> None:
     data = load_data(settings)
     trained = settings.model_copy(update={"learner": "network"})
-    assert agreement_of(trained, data.train, data.classes).features == ""
+    assert contract_of(trained, data.train, data.classes).features == ""

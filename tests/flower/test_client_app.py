@@ -21,7 +21,7 @@ from chase.federation.transport import SiteMessage
 from chase.flower import client_app, codec
 from chase.settings import Settings
 from chase.site import turn as site_turn
-from chase.site.agreement import agreement_of
+from chase.site.contract import HEADER, contract_of
 from chase.site.place import Site
 
 NUMBER = 1
@@ -39,9 +39,9 @@ def identity() -> None:
 
 
 def letter(site: Site, settings: Settings, kind: str, order: RoundOrder | None = None, **header: object) -> SiteMessage:
-    agreed = agreement_of(settings, site.samples(), site.classes)
+    agreed = contract_of(settings, site.samples(), site.classes)
     text = agreed.to_json() if kind == "hello" else agreed.digest()
-    values = {"settings": sent_settings(settings), "agreement": text, "number": NUMBER, "rules": OPEN, **header}
+    values = {"settings": sent_settings(settings), HEADER: text, "number": NUMBER, "rules": OPEN, **header}
     weights = first_order(site, settings).weights if kind == "tally" else None
     return SiteMessage(1, kind, values, order=order, weights=weights)
 
@@ -70,7 +70,7 @@ def test_all_that_leaves_a_site_is_weights_a_count_and_agreed_metrics(tmp_path: 
     greeting = {"site": "site-1", "objections": [], "samples": size, "held_out": 20, "turn": 0}
     assert {k: dict(v) for k, v in hello.items()} == {"hello": greeting}
     assert {k: dict(v) for k, v in tally.items()} == {"tally": {"correct": tally["tally"]["correct"], "count": 20}}
-    assert dict(refusal["failure"]) == {"reason": "refused (AgreementError); the site's log says why", "again": True}
+    assert dict(refusal["failure"]) == {"reason": "refused (ContractError); the site's log says why", "again": True}
     shapes = {name: a.shape for name, a in first_order(site, settings).weights.items()}
     for turn in turns:
         assert sorted(turn) == ["metrics", "update", "weights/0"]
@@ -143,7 +143,7 @@ def test_a_repeated_order_is_answered_from_what_was_committed(tmp_path: Path) ->
 def test_a_site_objects_to_other_classes_and_says_which(tmp_path: Path) -> None:
     settings = tiny_settings()
     site = tiny_site(tmp_path / "home", NUMBER)
-    offered = agreement_of(settings, site.samples(), ("bright", "dark"))
+    offered = contract_of(settings, site.samples(), ("bright", "dark"))
     message = letter(site, settings, "hello", agreement=offered.to_json())
     said = codec.unpack(ask(site, message))
     assert said.objections == ("class list: the server has (bright, dark), the site (dark, bright)",)
@@ -164,7 +164,7 @@ def test_what_another_version_sends_is_an_objection_that_names_both_versions(tmp
     assert "brand_new_setting" in said
     assert "the server runs chase 9.9" in said
     (said,) = objections(site, letter(site, settings, "hello", agreement="{}"))
-    assert "an agreement cannot be read" in said
+    assert "a contract cannot be read" in said
     refused = ask(site, letter(site, settings, "tally", format=99))
     assert dict(refused["failure"]) == {"reason": "refused (UpdateError); the site's log says why", "again": True}
 

@@ -192,6 +192,10 @@ def test_people_can_be_named_for_a_run() -> None:
     assert annotators([]) == (None, [])
     assert annotators(["page"]) == ("page", [])
     assert annotators(["oracle"]) == ("oracle", [])
+    assert annotators(["team"]) == ("team", [])  # simulated, not a person of this name
+    assert annotators(["my.module:Crowd"]) == ("my.module:Crowd", [])
+    with pytest.raises(SettingsError, match="--annotator team cannot be combined with other annotators"):
+        annotators(["anna", "team"])
     assert annotators(["anna", "ben"]) == ("page", ["anna", "ben"])
     with pytest.raises(SettingsError, match="did you mean 'oracle'"):
         annotators(["orcale"])

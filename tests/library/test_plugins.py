@@ -111,7 +111,7 @@ def test_everything_that_is_listed_can_come_from_another_package(
         "presets": "points-preset",
         "data sets": "points",
         "partitions": "halves",
-        "models": "line",
+        "networks": "line",
         "feature maps": "raw",
         "losses": "hinge",
         "annotators": "zero",
@@ -122,7 +122,7 @@ def test_everything_that_is_listed_can_come_from_another_package(
         assert "of package chase-tiny" in listed[title][name], title
     assert "chase_tiny" not in sys.modules  # listing imports nothing
     assert set(listed) - {"settings"} == {
-        *("presets", "data sets", "partitions", "models", "feature maps"),
+        *("presets", "data sets", "partitions", "networks", "feature maps"),
         *("losses", "strategies", "annotators", "server rules", "studies"),
     }
     assert len(plugins.ENTRY_POINTS) == len(set(listed) - {"settings"})

@@ -15,12 +15,12 @@ from chase.cli.main import app
 from chase.client.build import build_net
 from chase.core.errors import ChaseError, DataError
 from chase.core.messages import RoundOrder
-from chase.federation.ops.processes import ProcessSpec, Supervisor
+from chase.federation.ops.supervisor import ProcessSpec, Supervisor
 from chase.home.originals import original_name
 from chase.home.views import HomeView
 from chase.models.net import get_weights
 from chase.site import samples
-from chase.site.agreement import agreement_of
+from chase.site.contract import contract_of
 from chase.site.place import Site, SiteCard
 from chase.site.status import status
 from chase.site.turn import take_turn
@@ -165,24 +165,24 @@ def test_a_server_that_can_be_one_is_tried(tmp_path: Path, server: str) -> None:
         run("site", "connect", tmp_path, "--server", server, "--insecure")
 
 
-def test_an_agreement_that_cannot_be_followed_is_refused_in_a_sentence(tmp_path: Path, scans: Path) -> None:
-    home, agreed = tmp_path / "home", tmp_path / "agreement.json"
+def test_a_contract_that_cannot_be_followed_is_refused_in_a_sentence(tmp_path: Path, scans: Path) -> None:
+    home, agreed = tmp_path / "home", tmp_path / "contract.json"
     run("site", "init", home, "--data", scans, "--id", "site-a")
-    body = json.loads(run("site", "agreement", home, "digits"))
+    body = json.loads(run("site", "contract", home, "digits"))
     agreed.write_text(json.dumps(body | {"shape": [8, 8]}))
     with pytest.raises(ChaseError, match=r"its shape is \[8, 8\], not channels, height, width"):
-        run("site", "init", tmp_path / "other", "--data", scans, "--id", "site-b", "--agreement", agreed)
+        run("site", "init", tmp_path / "other", "--data", scans, "--id", "site-b", "--contract", agreed)
 
 
-def test_sites_that_follow_an_agreement_agree(tmp_path: Path, scans: Path) -> None:
+def test_sites_that_follow_a_contract_agree(tmp_path: Path, scans: Path) -> None:
     home, other = tmp_path / "home", tmp_path / "other"
     run("site", "init", home, "--data", scans, "--id", "site-a")
-    agreed = tmp_path / "agreement.json"
-    agreed.write_text(run("site", "agreement", home, "digits", "--set", "clients=2"))
+    agreed = tmp_path / "contract.json"
+    agreed.write_text(run("site", "contract", home, "digits", "--set", "clients=2"))
     pictures(tmp_path / "big", "dog", 5, 100, size=20)
-    run("site", "init", other, "--data", tmp_path / "big", "--id", "site-b", "--agreement", agreed)
+    run("site", "init", other, "--data", tmp_path / "big", "--id", "site-b", "--contract", agreed)
     settings = tiny_settings()
-    views = [agreement_of(settings, Site(p).samples(), Site(p).classes) for p in (home, other)]
+    views = [contract_of(settings, Site(p).samples(), Site(p).classes) for p in (home, other)]
     assert views[0] == views[1]
     assert Site(other).samples().shape == (1, 8, 8)
 
@@ -223,7 +223,7 @@ def test_the_first_turn_and_the_first_questions_of_a_site_with_people(tmp_path: 
         (["--data", "nowhere", "--id", "site-a"], "does not exist"),
         (["--data", "scans", "--id", "Site A"], "is invalid as the name"),
         (["--data", "scans", "--id", "site-a", "--annotator", "robot"], "page or simulated"),
-        (["--data", "scans", "--id", "site-a", "--agreement", "nowhere.json"], "cannot read"),
+        (["--data", "scans", "--id", "site-a", "--contract", "nowhere.json"], "cannot read"),
         (["--data", "empty", "--id", "site-a"], "holds no images"),
     ],
 )

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from site_room.sites import all_bytes, first_order, images, now, play, put, some, tiny_settings, tiny_site
 
-from chase.core.errors import AgreementError, DataError, LabelError, PoolError
+from chase.core.errors import ContractError, DataError, LabelError, PoolError
 from chase.core.messages import RoundOrder
 from chase.home.inbox import Given
 from chase.site import change
-from chase.site.agreement import Agreement, agreement_of, differences
+from chase.site.contract import Contract, contract_of, differences
 from chase.site.place import Site, read_card
 from chase.site.status import status
 from chase.site.turn import agreed_metrics, take_turn, tally
@@ -219,23 +219,23 @@ def test_a_held_out_part_gives_two_sums_and_none_gives_zero(tmp_path: Path) -> N
     assert tally(bare, settings, first_order(bare, settings).weights) == (0, 0)
 
 
-def test_an_agreement_names_every_difference(tmp_path: Path) -> None:
+def test_a_contract_names_every_difference(tmp_path: Path) -> None:
     site = tiny_site(tmp_path / "home")
-    ours = agreement_of(tiny_settings(), site.samples(), site.classes)
-    assert Agreement.from_json(ours.to_json()) == ours
+    ours = contract_of(tiny_settings(), site.samples(), site.classes)
+    assert Contract.from_json(ours.to_json()) == ours
     for wrong, says in WRONG.items():
-        with pytest.raises(AgreementError, match=says):
-            Agreement.from_json(json.dumps(json.loads(ours.to_json()) | json.loads(wrong)))
+        with pytest.raises(ContractError, match=says):
+            Contract.from_json(json.dumps(json.loads(ours.to_json()) | json.loads(wrong)))
     assert differences(ours, ours) == []
-    theirs = Agreement.from_json(ours.to_json().replace('"mean": [0.4]', '"mean": [0.5]').replace("tiny-cnn", "big"))
+    theirs = Contract.from_json(ours.to_json().replace('"mean": [0.4]', '"mean": [0.5]').replace("tiny-cnn", "big"))
     assert differences(theirs, ours) == [
         "normalisation mean: the server has (0.5), the site (0.4)",
         "network: the server has big, the site tiny-cnn",
     ]
     assert theirs.digest() != ours.digest()
     many = tuple(f"class-{i}" for i in range(30))
-    other = agreement_of(tiny_settings(), site.samples(), many)
-    swapped = agreement_of(tiny_settings(), site.samples(), (many[1], many[0], *many[2:]))
+    other = contract_of(tiny_settings(), site.samples(), many)
+    swapped = contract_of(tiny_settings(), site.samples(), (many[1], many[0], *many[2:]))
     assert "the order differs" in differences(other, swapped)[0]
 
 

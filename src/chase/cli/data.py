@@ -23,7 +23,12 @@ NameArg = Annotated[str, typer.Argument(help="A name (see `chase data list`), hu
 DirOpt = Annotated[str, typer.Option("--data-dir", help="Directory of NAME/train.parquet files (else CHASE_DATA).")]
 JsonOpt = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 SetOpt = Annotated[
-    list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Say how to read it, e.g. text_column=comment.")
+    list[str] | None,
+    typer.Option(
+        "--set",
+        metavar="KEY=VALUE",
+        help="Say how to read it, e.g. text_column=comment; repeatable. `chase list data` shows these settings.",
+    ),
 ]
 
 SHOWN = 30

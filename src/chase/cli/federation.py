@@ -16,16 +16,16 @@ from rich.live import Live
 
 from chase import settings as settings_room
 from chase.cli.federation_care import register_federation
+from chase.cli.options import SetOpt
 from chase.core.address import host_port
 from chase.core.errors import FederationError
 
 if TYPE_CHECKING:
-    from chase.federation.ops.processes import ProcessSpec, Supervisor
     from chase.federation.ops.setup import Loopback
+    from chase.federation.ops.supervisor import ProcessSpec, Supervisor
     from chase.federation.rules import FederationDirectory, Rules
 
 DirArg = Annotated[Path, typer.Argument(help="The federation's directory, at the server.")]
-SetOpt = Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change a setting; repeatable.")]
 RuleOpt = Annotated[
     list[str] | None, typer.Option("--rule", metavar="KEY=VALUE", help="quorum, deadline, evaluate, ...; repeatable.")
 ]
@@ -86,33 +86,33 @@ def init(
     port: Annotated[
         int, typer.Option(help="Loopback port of the SuperLink; 0 takes a free one.", min=0, max=65535)
     ] = 0,
-    agreement: Annotated[
-        Path | None, typer.Option(help="Where the server has no data: see `chase site agreement`.")
+    contract: Annotated[
+        Path | None, typer.Option(help="Where the server has no data: see `chase site contract`.")
     ] = None,
     insecure: InsecureOpt = False,
 ) -> None:
-    """Create a federation in a new directory: rules, agreement, run directory and certificates."""
+    """Create a federation in a new directory: rules, contract, run directory and certificates."""
     need_flower()
     from chase.federation.ops.setup import found
-    from chase.site.agreement import Agreement
+    from chase.site.contract import Contract
 
     if insecure:
         warn_insecure()
     rules = make_rules(rule)
     agreed = None
-    if agreement is not None:
+    if contract is not None:
         if rules.at_server:
-            raise FederationError("with --agreement the server has no test set: add --rule evaluate=sites")
+            raise FederationError("with --contract the server has no test set: add --rule evaluate=sites")
         try:
-            agreed = Agreement.from_json(agreement.read_text(encoding="utf-8"))
+            agreed = Contract.from_json(contract.read_text(encoding="utf-8"))
         except (OSError, UnicodeError) as error:
-            raise FederationError(f"cannot read {agreement}: {error}") from None
+            raise FederationError(f"cannot read {contract}: {error}") from None
     chosen = settings_room.load(preset, settings_room.parse_changes(change or []))
-    federation = found(directory, chosen, rules, secure=not insecure, hosts=host or [], port=port, agreement=agreed)
+    federation = found(directory, chosen, rules, secure=not insecure, hosts=host or [], port=port, contract=agreed)
     print(f"federation in {directory}, SuperLink on {federation.address[0]}:{federation.address[1]}")
     if not insecure:
         say_fingerprint(federation)
-    print(f"give every site {directory / 'agreement.json'}" + ("" if insecure else f" and {directory / 'keys/ca.crt'}"))
+    print(f"give every site {directory / 'contract.json'}" + ("" if insecure else f" and {directory / 'keys/ca.crt'}"))
 
 
 def say_fingerprint(federation: FederationDirectory) -> None:
@@ -148,7 +148,7 @@ def dismiss(directory: DirArg, name: Annotated[str, typer.Argument(help="The sit
 
 def keep_going(registry: Path, jobs: Sequence[ProcessSpec], message: str) -> None:
     """Keep processes going until a signal comes, then end them all."""
-    from chase.federation.ops.processes import Ended, Supervisor, end_on_signals
+    from chase.federation.ops.supervisor import Ended, Supervisor, end_on_signals
 
     end_on_signals()
     try:
@@ -217,7 +217,7 @@ def run(directory: DirArg, change: SetOpt = None, rule: RuleOpt = None) -> None:
     """Run the rounds that are left, resuming where the last run stopped; `--set rounds=50` makes it longer."""
     need_flower()
     from chase.federation.ops.launch import Watch
-    from chase.federation.ops.processes import Ended, end_on_signals
+    from chase.federation.ops.supervisor import Ended, end_on_signals
     from chase.federation.rules import FederationDirectory
 
     federation = FederationDirectory(directory)
@@ -309,7 +309,7 @@ def status(directory: DirArg, as_json: JsonOpt = False) -> None:
 
 def down(directory: Annotated[Path, typer.Argument(help="The federation's directory.")] = Path("federation")) -> None:
     """Stop everything that `up` or `serve` started."""
-    from chase.federation.ops.processes import take_down
+    from chase.federation.ops.supervisor import take_down
 
     print("taken down" if take_down(directory / "processes.json") else "nothing ran")
 
@@ -330,7 +330,7 @@ def up(
 ) -> None:
     """Start a complete federation on this machine, show its progress, and stop it at the end or on Ctrl-C."""
     need_flower()
-    from chase.federation.ops.processes import Ended, Supervisor, end_on_signals
+    from chase.federation.ops.supervisor import Ended, Supervisor, end_on_signals
 
     loopback = prepare(directory, sites, preset, change, rule, person, insecure)
     if not loopback.federation.secure:

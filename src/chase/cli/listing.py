@@ -40,7 +40,7 @@ def catalogue() -> dict[str, dict[str, str]]:
         "preset": ("presets", about),
         "data": ("data sets", SOURCES),
         "partition": ("partitions", settings_room.PARTITIONS),
-        "net": ("models", {name: text for name, (text, _) in NETS.items()}),
+        "net": ("networks", {name: text for name, (text, _) in NETS.items()}),
         "features": ("feature maps", {name: text for name, (text, _) in MAPS.items()}),
         "loss": ("losses", settings_room.LOSSES),
         "strategy": ("strategies", recommended() | {name: method.about for name, method in METHODS.items()}),
@@ -112,7 +112,7 @@ def show_list(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     markdown: Annotated[bool, typer.Option("--markdown", help="Print all settings as Markdown.")] = False,
 ) -> None:
-    """List presets, data sets, strategies, models and settings."""
+    """List presets, data sets, strategies, networks and settings."""
     if markdown:
         print(settings_page(), end="")
         return
@@ -181,8 +181,13 @@ def example(kind: Any, default: Any) -> str:
     return "true" if bool in (kind, *get_args(kind)) else "VALUE"
 
 
+OTHER_NAMES = {"models": "networks", "methods": "strategies", "rules": "server rules", "datasets": "data sets"}
+"""What people also call a list."""
+
+
 def wanted(tables: dict[str, tuple[str, dict[str, str]]], what: str) -> list[tuple[str, dict[str, str]]]:
     """The tables of one kind or one group of settings; all of them where nothing is asked for."""
+    what = OTHER_NAMES.get(what, what)
     found = [table for name, table in tables.items() if what in ("", name, *name.split(": "))]
     if not found:
         names = dict.fromkeys(part for name in tables for part in name.split(": "))

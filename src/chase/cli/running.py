@@ -14,9 +14,11 @@ from chase import settings as settings_room
 from chase.cli.cluster import AddressOpt, OnOpt, check_on, clients_on, jobs_on
 from chase.cli.compare import compare
 from chase.cli.coverage import show_coverage
+from chase.cli.options import SetOpt
 from chase.cli.people import page_beside
 from chase.cli.progress import RunProgress
 from chase.cli.terminal import print_table
+from chase.core import plugins
 from chase.core.errors import SettingsError
 from chase.data import sources
 from chase.home.page.serving import PORT, Address, bind
@@ -27,7 +29,6 @@ from chase.report.runs import read_run
 from chase.run.comparison import is_comparison, method_changes, plan_arms, read_arms
 from chase.run.experiment import Experiment
 from chase.run.metrics import main_value, stop_reason
-from chase.settings import GROUPS
 from chase.simulation.recommended import own_values
 from chase.simulation.world import with_all_owners
 
@@ -41,21 +42,14 @@ StrategyOpt = Annotated[
 SeedsOpt = Annotated[int | None, typer.Option("--seeds", min=1, help="Run every method with this many seeds.")]
 RoundsOpt = Annotated[int | None, typer.Option("--rounds", help="Rounds to run in all (short for --set rounds=N).")]
 OutOpt = Annotated[Path | None, typer.Option("--out", "-o", help="Directory (default: runs/PRESET-STRATEGY-TIME).")]
-SetOpt = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--set",
-        metavar="KEY=VALUE",
-        help=f"Change a setting; repeatable. `chase list settings` shows all, in groups: {', '.join(GROUPS)}.",
-    ),
-]
 DirOpt = Annotated[str | None, typer.Option("--data-dir", help="Directory of NAME/train.parquet (else CHASE_DATA).")]
 AnnotatorOpt = Annotated[
     list[str] | None,
     typer.Option(
         "--annotator",
         "-a",
-        help="Who labels: oracle; page for one client labelled by you; or the names of people, repeatable.",
+        help="Who labels: oracle (simulated, the true labels); team (simulated people, who err); page (you label one "
+        "client); or the names of people, repeatable.",
     ),
 ]
 PageClientOpt = Annotated[
@@ -97,7 +91,8 @@ def run(
     base = values_of(preset, changes)
     if (base | changes).get("owners") == "all" and "clients" in changes:
         raise SettingsError(
-            f"owners = all makes every owner a client, and clients = {changes['clients']} came: leave one out"
+            f"owners = all makes every owner a client, so clients = {changes['clients']} cannot be set as well: "
+            "remove one of the two"
         )
     if len(methods) > 1 or seeds is not None:
         values = base | changes
@@ -124,12 +119,16 @@ def all_owners(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def annotators(given: list[str]) -> tuple[str | None, list[str]]:
-    """The setting ``annotator`` and the names of people, from what was given: oracle, page, or names."""
-    names = [name for name in given if name not in ("oracle", "page")]
-    if "oracle" in given and len(given) > 1:
-        raise SettingsError(f"--annotator oracle cannot be combined with other annotators; given: {', '.join(given)}")
+    """The setting ``annotator`` and the names of people, from what was given: oracle, team, page, or names."""
+    known = {*settings_room.ANNOTATORS, *plugins.offered("annotator")}
+    simulated = [name for name in given if (name in known and name != "page") or ":" in name]
+    names = [name for name in given if name not in (*simulated, "page")]
+    if simulated and len(given) > 1:
+        raise SettingsError(
+            f"--annotator {simulated[0]} cannot be combined with other annotators; given: {', '.join(given)}"
+        )
     for name in names:
-        if near := difflib.get_close_matches(name, ("oracle", "page"), n=1, cutoff=0.75):
+        if near := difflib.get_close_matches(name, known, n=1, cutoff=0.75):
             raise SettingsError(
                 f"unknown annotator '{name}'; did you mean '{near[0]}'? Or use another name for the person."
             )

@@ -16,21 +16,21 @@ from rich.table import Table
 from chase import settings as settings_room
 from chase.cli.federation import keep_going, need_flower, warn_insecure
 from chase.cli.federation_care import register_site
+from chase.cli.options import SetOpt
 from chase.client.build import check_device
 from chase.core.address import host_port
 from chase.core.errors import ChaseError, FederationError
 from chase.core.text import split_list
 from chase.data.options import DataOptions
 from chase.data.texts import Tokens
-from chase.federation.ops.processes import running, take_down
+from chase.federation.ops.supervisor import running, take_down
 from chase.site import change, samples
-from chase.site.agreement import Agreement, agreement_of
+from chase.site.contract import Contract, contract_of
 from chase.site.place import Site, SiteCard
 from chase.site.status import status as status_of
 
 HomeArg = Annotated[Path, typer.Argument(help="The site's directory.")]
 JsonOpt = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-SetOpt = Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change a setting; repeatable.")]
 DeviceOpt = Annotated[
     str | None, typer.Option("--device", help="Where the site trains: cpu, or cuda with a graphics card [cpu].")
 ]
@@ -41,13 +41,13 @@ DeviceOpt = Annotated[
 def register(app: typer.Typer) -> None:
     """Add the commands."""
     group = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
-    group.command("init", epilog="Example: chase site init home --data scans --id site-a --agreement agreement.json")(
+    group.command("init", epilog="Example: chase site init home --data scans --id site-a --contract contract.json")(
         init
     )
     group.command("status", epilog="Example: chase site status home")(status)
     group.command("add", epilog="Example: chase site add home new-scans")(add)
     group.command("forget", epilog="Example: chase site forget home scan-0017.png")(forget)
-    group.command("agreement", epilog="Example: chase site agreement home --set net=mnist-cnn > agreement.json")(agree)
+    group.command("contract", epilog="Example: chase site contract home --set net=mnist-cnn > contract.json")(agree)
     group.command("connect", epilog="Example: chase site connect home --server fed.example.org:443 --ca ca.crt")(
         connect
     )
@@ -63,17 +63,15 @@ def init(
     home: HomeArg,
     data: Annotated[Path, typer.Option(help="Folder of images (CLASS/ and unlabeled/), a CSV or a parquet file.")],
     name: Annotated[str, typer.Option("--id", help="The site's name in the federation, e.g. site-a.")],
-    agreement: Annotated[
-        Path | None, typer.Option(help="agreement.json of the federation: classes, size, mean.")
-    ] = None,
-    classes: Annotated[str, typer.Option(help="Without an agreement: class names in order, separated by commas.")] = "",
-    image_size: Annotated[int, typer.Option(help="Without an agreement: height and width of images.", min=0)] = 0,
-    channels: Annotated[int, typer.Option(help="Without an agreement: 1 grey, 3 colour.", min=0, max=3)] = 0,
+    contract: Annotated[Path | None, typer.Option(help="contract.json of the federation: classes, size, mean.")] = None,
+    classes: Annotated[str, typer.Option(help="Without a contract: class names in order, separated by commas.")] = "",
+    image_size: Annotated[int, typer.Option(help="Without a contract: height and width of images.", min=0)] = 0,
+    channels: Annotated[int, typer.Option(help="Without a contract: 1 grey, 3 colour.", min=0, max=3)] = 0,
     text_column: Annotated[str, typer.Option(help="Column of texts.")] = "",
     tokens: Annotated[
-        Tokens, typer.Option(help="Without an agreement: what is kept of texts; bytes for learner = closed-form.")
+        Tokens, typer.Option(help="Without a contract: what is kept of texts; bytes for learner = closed-form.")
     ] = "words",
-    text_length: Annotated[int, typer.Option(help="Without an agreement: words kept of a text.", min=1, max=4096)] = 64,
+    text_length: Annotated[int, typer.Option(help="Without a contract: words kept of a text.", min=1, max=4096)] = 64,
     image_column: Annotated[str, typer.Option(help="Column of images.")] = "",
     label_column: Annotated[str, typer.Option(help="Column of labels; cells may be empty.")] = "",
     hold_out: Annotated[
@@ -101,7 +99,7 @@ def init(
         image_size=image_size,
         channels=channels,
     )
-    agreed = None if agreement is None else Agreement.from_json(read_file(agreement))
+    agreed = None if contract is None else Contract.from_json(read_file(contract))
     check_device(device or "cpu")
     card = SiteCard(name, annotator, budget, period, device or "cpu")
     make_key = key_maker()  # before anything is built
@@ -202,10 +200,10 @@ def agree(
     preset: Annotated[str, typer.Argument(help="Preset or TOML file.")] = "digits",
     change_: SetOpt = None,
 ) -> None:
-    """Print the agreement that fits this site, to create a federation whose server has no data."""
+    """Print the contract that fits this site, to create a federation whose server has no data."""
     site = Site(home)
     chosen = settings_room.load(preset, settings_room.parse_changes(change_ or []))
-    print(agreement_of(chosen, site.samples(), site.classes).to_json())
+    print(contract_of(chosen, site.samples(), site.classes).to_json())
 
 
 def connect(

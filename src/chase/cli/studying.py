@@ -19,6 +19,7 @@ from typer.core import TyperGroup
 
 from chase import settings as settings_room
 from chase.cli.cluster import AddressOpt, OnOpt, check_on, jobs_on
+from chase.cli.options import SetOpt
 from chase.cli.progress import percent
 from chase.cli.terminal import print_table
 from chase.core.errors import SettingsError
@@ -46,7 +47,6 @@ OutOpt = Annotated[Path, typer.Option("--out", "-o", help="Directory; may hold s
 JobsOpt = Annotated[
     int, typer.Option("--jobs", "-j", min=0, help="Jobs at a time, each on one core (0 = one per core).")
 ]
-SetOpt = Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change a setting; repeatable.")]
 NoLabelsOpt = Annotated[
     bool, typer.Option("--no-labels", help="Add an arm that buys no labels: what the initial ones alone are worth.")
 ]

@@ -44,8 +44,8 @@ class GivenFeatures(Standardised):
         """The vectors (rows, width); other lengths and missing numbers are refused."""
         if samples.inputs.shape[1] != self.width:
             raise DataError(
-                f"vectors of {samples.inputs.shape[1]} numbers came where the others have {self.width}: "
-                "all sites must use the same embedding"
+                f"these vectors have {samples.inputs.shape[1]} numbers, and the model expects {self.width}: "
+                "compute the vectors of all clients with the same embedding model"
             )
         values = samples.inputs.index_select(0, rows).float().numpy()
         if not np.isfinite(values).all():

@@ -129,9 +129,9 @@ class TableFeatures:
     def _check(self, samples: Samples) -> None:
         if samples.columns != self.spec.columns:
             raise DataError(
-                f"a table with columns {', '.join(c.name for c in samples.columns) or 'unknown'} came where "
-                f"{', '.join(c.name for c in self.spec.columns)} were agreed: "
-                "names, kinds and categories must be the same"
+                f"the table has the columns {', '.join(c.name for c in samples.columns) or '(none)'}, and the model "
+                f"expects {', '.join(c.name for c in self.spec.columns)}: "
+                "names, kinds and categories of the columns must be the same"
             )
 
     def _named(self, wrong: NDArray[np.bool_]) -> str:

@@ -54,7 +54,7 @@ class LabelError(ChaseError):
     """A home, a question, an answer or an annotator does not fit."""
 
 
-class AgreementError(ChaseError):
+class ContractError(ChaseError):
     """A site and the server do not agree on classes, preprocessing, network or format."""
 
 

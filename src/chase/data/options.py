@@ -51,7 +51,7 @@ class DataOptions:
     bad_images: Literal["fail", "skip"] = "fail"
     tokens: Tokens = "words"
     text_length: int = 64
-    """Words or characters kept of a text; of bytes 8 times as many."""
+    """Words or characters kept per text; 8 times as many bytes."""
 
     def key(self) -> str:
         """The options that decide what is decoded, as text for the cache key."""

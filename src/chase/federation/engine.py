@@ -41,7 +41,7 @@ from chase.run.scoring import TestSet
 from chase.server.intake import Intake, adds_up
 from chase.settings import DataSettings, Settings
 from chase.simulation.world import load_data
-from chase.site.agreement import Agreement, agreement_of
+from chase.site.contract import HEADER, Contract, contract_of
 
 LOCAL = frozenset({"init_weights", "engine", "ray_address", "workers", "device", "log_to"})
 LOCAL |= {"annotator", "page_client", "wait"}
@@ -72,11 +72,11 @@ class FederationEngine:
     ) -> None:
         self._federation, self._settings, self._rules, self._diary = federation, settings, federation.rules, diary
         self._clock, self._sleep = clock, sleep
-        agreement = Agreement.from_json(read_text(federation.path / "agreement.json"))
-        self.spec = spec_of(settings, agreement)
-        self.data = server_data(federation, settings, agreement) if self._rules.at_server else None
+        contract = Contract.from_json(read_text(federation.contract))
+        self.spec = spec_of(settings, contract)
+        self.data = server_data(federation, settings, contract) if self._rules.at_server else None
         common = {"settings": sent_settings(settings), "rules": {n: getattr(self._rules, n) for n in PRIVACY}}
-        self._header, offer = common | {"agreement": agreement.digest()}, common | {"agreement": agreement.to_json()}
+        self._header, offer = common | {HEADER: contract.digest()}, common | {HEADER: contract.to_json()}
         self._members = Members(
             transport, lambda: federation.roster, offer, diary, clock, federation.secure, self._rules.at_once
         )
@@ -223,17 +223,30 @@ class FederationEngine:
 def check_privacy(rules: Rules, settings: Settings) -> None:
     """Refuse options that exclude each other, and a promise that no noise keeps."""
     if rules.secure and (settings.combine != "mean" or settings.client_weights == "shuffled"):
-        raise FederationError("secure = true sums updates: combine must be mean, client_weights labelled or equal")
+        raise FederationError(
+            "with secure = true the server sees only the sum of all updates: set combine = mean, and client_weights "
+            "= labelled or equal"
+        )
     if rules.dp_epsilon and settings.learner != "network":
         raise FederationError(
-            "dp_epsilon clips changes of a network, and learner = closed-form has none: use secure = true, or a network"
+            "dp_epsilon clips the updates of a network, and learner = closed-form sends none: use secure = true, or "
+            "learner = network"
         )
     if rules.secure and settings.temperature == "leave-one-out":
-        raise FederationError("secure = true sums labelled samples alone: use temperature = closed-form")
+        raise FederationError(
+            "with secure = true the server gets only sums over labelled samples, and temperature = leave-one-out needs "
+            "more: use temperature = closed-form"
+        )
     if rules.dp_epsilon and settings.head == "closed-form":
-        raise FederationError("dp_epsilon covers the weights alone: head = closed-form also sends sums; leave it out")
+        raise FederationError(
+            "dp_epsilon protects only the weights of the network, and head = closed-form also sends sums: "
+            "use head = trained"
+        )
     if (rules.secure or rules.dp_epsilon) and "loss_module" in settings.needs:
-        raise FederationError("secure = true and dp_epsilon cover the weights alone: ll4al sends more, choose another")
+        raise FederationError(
+            "secure = true and dp_epsilon protect only the weights of the network, and ll4al also sends its module "
+            "that predicts losses: choose another strategy"
+        )
     if not rules.dp_epsilon:
         return
     if settings.client_weights != "equal":
@@ -264,12 +277,12 @@ def write_turns(path: Path, turns: Mapping[ClientId, int]) -> None:
     write_atomically(path / "turns.json", json.dumps({str(c): t for c, t in turns.items()}).encode())
 
 
-def _stored_shape(agreed: Agreement) -> tuple[int, ...]:
+def _stored_shape(agreed: Contract) -> tuple[int, ...]:
     """The shape of a stored sample: of a table one number per column, whatever they become."""
     return (len(agreed.table),) if agreed.kind == "table" else agreed.shape
 
 
-def spec_of(settings: Settings, agreed: Agreement) -> NetSpec:
+def spec_of(settings: Settings, agreed: Contract) -> NetSpec:
     """How to build the network that the sites agreed on."""
     classes, vocabulary = len(agreed.classes), agreed.vocabulary
     if settings.learner == "closed-form":
@@ -279,12 +292,12 @@ def spec_of(settings: Settings, agreed: Agreement) -> NetSpec:
     return NetSpec(settings.net, agreed.shape, classes, settings.dropout, vocabulary, settings.init)
 
 
-def server_data(federation: FederationDirectory, settings: Settings, agreement: Agreement) -> DataSet:
+def server_data(federation: FederationDirectory, settings: Settings, contract: Contract) -> DataSet:
     """The data set whose test part the server scores the model on; one that does not match the sites is refused."""
     data = load_data(settings)
-    if agreement_of(settings, data.test, data.classes) != agreement:
+    if contract_of(settings, data.test, data.classes) != contract:
         raise FederationError(
-            f"the test set '{data.name}' does not match {federation.path}/agreement.json: "
+            f"the test set '{data.name}' does not match {federation.contract}: "
             'give one that does, or set evaluate = "sites"'
         )
     return data

@@ -10,7 +10,7 @@ from typing import Any
 from chase.federation.diary import events, state
 from chase.federation.ops.certificates import AHEAD, days_left
 from chase.federation.ops.launch import server_lives
-from chase.federation.ops.processes import running
+from chase.federation.ops.supervisor import running
 from chase.federation.rules import FederationDirectory
 from chase.home.store import ClientStore
 from chase.run.record import Record

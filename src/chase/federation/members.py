@@ -27,7 +27,7 @@ class Members:
     transport: Transport
     roster: Callable[[], MemberList]
     header: Mapping[str, object]
-    """What the handshake offers: settings and agreement."""
+    """What the handshake offers: settings and contract."""
     diary: Diary
     clock: Callable[[], float]
     authenticated: bool

@@ -265,16 +265,22 @@ class FederationDirectory:
             raise FederationError(f"{self.path}/federation.toml: [link] lacks host or port") from None
 
     @property
+    def contract(self) -> Path:
+        """The file with what all sites and the server have agreed on; earlier versions gave it another name."""
+        path, earlier = self.path / "contract.json", self.path / "agreement.json"
+        return earlier if earlier.exists() and not path.exists() else path
+
+    @property
     def most_answer(self) -> int:
         """Bytes that a site's answer may have."""
         given = self.rules.most_answer_mb
         if given:
             return int(given * (1 << 20))
         try:
-            arrays = json.loads((self.path / "agreement.json").read_text(encoding="utf-8"))["arrays"]
+            arrays = json.loads(self.contract.read_text(encoding="utf-8"))["arrays"]
             shapes: dict[str, list[int]] = {n.split()[0]: json.loads(n[n.index("[") :]) for n in arrays}
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-            raise FederationError(f"{self.path}/agreement.json cannot be read: {error}") from None
+            raise FederationError(f"{self.contract} cannot be read: {error}") from None
         solved = Record.open(self.run).settings.head == "closed-form"
         return 24 * (sum(map(math.prod, shapes.values())) + numbers_in_sums(shapes, solved)) + (4 << 20)
 

@@ -12,7 +12,7 @@ from rich.text import Text
 
 from chase.federation.diary import events, state
 from chase.federation.ops.launch import server_lives
-from chase.federation.ops.processes import running
+from chase.federation.ops.supervisor import running
 from chase.federation.rules import FederationDirectory
 from chase.run.record import Record
 

@@ -18,10 +18,10 @@ from flwr.app import Message, RecordDict
 
 from chase import __version__
 from chase.core.errors import (
-    AgreementError,
     AheadError,
     ChaseError,
     ClientError,
+    ContractError,
     SettingsError,
     TrainingError,
     UpdateError,
@@ -34,7 +34,7 @@ from chase.federation.transport import AHEAD, Hello, Tally
 from chase.flower import codec
 from chase.settings import Settings, from_mapping
 from chase.site import approval, turn
-from chase.site.agreement import Agreement
+from chase.site.contract import HEADER, Contract
 from chase.site.place import Site
 
 Handler = Callable[[Site, RecordDict], RecordDict]
@@ -81,12 +81,12 @@ def hello(site: Site, records: RecordDict) -> RecordDict:
     try:
         version = codec.version_of(records)
         header = codec.header_of(records)
-        objections = turn.objections(site, settings_of(header), Agreement.from_json(header["agreement"]))
+        objections = turn.objections(site, settings_of(header), Contract.from_json(header[HEADER]))
         changed = approval.changes(site.path, header["settings"] | header.get("rules", {}))
         if changed:
             LOG.warning("the server would change settings: %s", "; ".join(changed))
             objections.append("changed settings wait for the site (`chase site accept`): " + "; ".join(changed))
-    except (UpdateError, SettingsError, AgreementError) as error:
+    except (UpdateError, SettingsError, ContractError) as error:
         objections = [f"{error} (the server runs chase {version}, the site {__version__})"]
     return codec.pack_hello(Hello(site.card.name, tuple(objections), *turn.sizes(site)))
 
@@ -95,11 +95,11 @@ def accepted(site: Site, records: RecordDict) -> tuple[dict[str, Any], Settings,
     """Header, settings and privacy rules of an order; one that the site's people did not accept is refused."""
     header = codec.header_of(records)
     settings = settings_of(header)
-    turn.check_agreement(site, settings, header["agreement"])
+    turn.check_contract(site, settings, header[HEADER])
     rules: dict[str, Any] = header["rules"]
     changed = approval.changes(site.path, header["settings"] | rules)
     if changed:
-        raise AgreementError(f"settings that nobody here has accepted (`chase site accept`): {'; '.join(changed)}")
+        raise ContractError(f"settings that nobody here has accepted (`chase site accept`): {'; '.join(changed)}")
     return header, settings, rules
 
 

@@ -27,7 +27,7 @@ from flwr.proto.message_pb2 import ObjectTree
 
 from chase.core.errors import ChaseError, FederationError
 from chase.core.processes import memory_of
-from chase.flower import frames
+from chase.flower import node_messages
 from chase.flower.fleet import AHEAD, BEHIND, HEARTBEAT, Fleet, RunOver, SiteRefused, clock_sentence
 
 IDLE = 120.0
@@ -50,8 +50,8 @@ class WorkerProcess:
         """What it answers; None where it has died over it."""
         line = self._line if self._line is not None and self._alive() else self._start()
         try:
-            frames.send(line, parts)
-            found = frames.receive(line)
+            node_messages.send(line, parts)
+            found = node_messages.receive(line)
         except OSError:
             found = None
         self._last = time.monotonic()

@@ -11,18 +11,18 @@ import socket
 import sys
 from pathlib import Path
 
-from chase.flower import frames
+from chase.flower import node_messages
 from chase.flower.client_app import answer
 from chase.flower.packing import pack_message, read_message
 
 
 def work(line: socket.socket, home: Path) -> None:
     """Reply messages until the node closes the line."""
-    while (parts := frames.receive(line)) is not None:
+    while (parts := node_messages.receive(line)) is not None:
         contents = {parts[i].decode(): parts[i + 1] for i in range(1, len(parts), 2)}
         message = read_message(parts[0].decode(), contents)
         del parts, contents
-        frames.send(line, pack_message(answer(message, home)))
+        node_messages.send(line, pack_message(answer(message, home)))
 
 
 if __name__ == "__main__":

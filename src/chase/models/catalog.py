@@ -17,7 +17,7 @@ from chase.data.resident import Samples
 from chase.models.convnets import CifarCNN, MnistCNN, TinyCNN
 from chase.models.layers import Init, draw_weights_
 from chase.models.resnet import SmallResNet
-from chase.models.texts import CharLSTM, TextBag
+from chase.models.text_nets import CharLSTM, TextBag
 from chase.models.vectors import Mlp
 from chase.models.vgg import VGG19
 

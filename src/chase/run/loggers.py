@@ -185,15 +185,20 @@ class Loggers:
             raise
         except Exception as problem:  # a server that is away, a library that is half installed: anything may come
             self._open.pop(name, None)  # it is not asked again, not even to close
-            raise LoggerError(f"{name} could not log the run: {first_line(problem)}; {self._way_out()}") from problem
+            raise LoggerError(
+                f"{name} could not log the run: {first_line(problem)}; {self._way_out(name)}"
+            ) from problem
 
-    def _way_out(self) -> str:
+    def _way_out(self, name: str) -> str:
         again = resume_command(self._record.path, self._record.kind)
         if self._record.kind == "federation":
-            return f"fix that, or leave it out of log_to in {self._record.path / 'settings.toml'}, and type {again}"
+            return (
+                f"solve this, or remove {name} from log_to in {self._record.path / 'settings.toml'}; then resume with "
+                f"`{again}`"
+            )
         return (
-            f"fix that and type {again}, or continue without it: {again} --set 'log_to=[]' "
-            "(a study: its command again with that --set)"
+            f"solve this and resume with `{again}`, or resume without {name}: `{again} --set 'log_to=[]'` "
+            "(for a study: repeat the command of the study with this --set)"
         )
 
     def close(self) -> None:

@@ -68,7 +68,7 @@ class DataSettings(SettingsGroup):
         "and parts of words as features); auto = bytes for the closed-form learner, words for networks",
     )
     text_length: int = Field(
-        64, ge=1, le=4096, description="own texts: words or characters kept of a text; of bytes 8 times as many"
+        64, ge=1, le=4096, description="own texts: number of words or characters kept per text (8 times as many bytes)"
     )
 
 

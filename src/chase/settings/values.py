@@ -127,7 +127,7 @@ class Settings(  # the last group first: pydantic collects the fields of the las
         if self.head == "closed-form" and self.form == "isolated":
             raise SettingsError(
                 "head = 'closed-form' is solved from sums over all clients, but form = 'isolated' keeps them apart: "
-                "leave one out"
+                "set only one of them"
             )
         if self.temperature == "leave-one-out" and (self.learner == "network" or self.form == "isolated"):
             raise SettingsError(
@@ -145,7 +145,7 @@ class Settings(  # the last group first: pydantic collects the fields of the las
             )
         if self.normalisation != "statistics" and (self.channel_mean or self.channel_std):
             raise SettingsError(
-                f"normalisation = '{self.normalisation}' and channel_mean or channel_std are both given: leave one out"
+                f"normalisation = '{self.normalisation}' and channel_mean or channel_std are both set: remove one"
             )
         if self.loss != "cross-entropy" and "loss_module" in self.needs:
             raise SettingsError(

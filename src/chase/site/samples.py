@@ -23,8 +23,8 @@ from chase.data.resident import Column, Samples
 from chase.data.texts import tokens_of, words_of
 from chase.data.user_data import as_read
 from chase.home.originals import ORIGINALS
-from chase.site.agreement import Agreement
 from chase.site.arrays import Holdout
+from chase.site.contract import Contract
 from chase.site.create import create
 from chase.site.place import Site, SiteCard
 
@@ -67,20 +67,20 @@ def _check_folder(label: str | None, classes: tuple[str, ...]) -> None:
         )
 
 
-def options_for(agreement: Agreement | None, options: DataOptions) -> DataOptions:
+def options_for(contract: Contract | None, options: DataOptions) -> DataOptions:
     """The options under which samples come out as agreed."""
-    if agreement is None:
+    if contract is None:
         return options
-    options = replace(options, classes=agreement.classes)
-    if agreement.kind == "text":
-        kept = tokens_of(agreement.vocabulary)
-        return replace(options, tokens=kept, text_length=words_of(agreement.vocabulary, agreement.shape))
-    if agreement.kind != "image":
-        return replace(options, columns=tuple(column.name for column in agreement.table) or options.columns)
-    channels, height, width = agreement.shape  # as many as ``Agreement`` lets through
+    options = replace(options, classes=contract.classes)
+    if contract.kind == "text":
+        kept = tokens_of(contract.vocabulary)
+        return replace(options, tokens=kept, text_length=words_of(contract.vocabulary, contract.shape))
+    if contract.kind != "image":
+        return replace(options, columns=tuple(column.name for column in contract.table) or options.columns)
+    channels, height, width = contract.shape  # as many as ``Contract`` lets through
     if height != width:
-        raise DataError(f"the agreement is on images of {width}x{height}; own images are made square")
-    return replace(options, channels=channels, image_size=height, scale=agreement.scale)
+        raise DataError(f"the contract is on images of {width}x{height}; own images are made square")
+    return replace(options, channels=channels, image_size=height, scale=contract.scale)
 
 
 def init(
@@ -88,19 +88,19 @@ def init(
     card: SiteCard,
     paths: Sequence[Path],
     options: DataOptions,
-    agreement: Agreement | None = None,
+    contract: Contract | None = None,
     held_out: float = 0.0,
 ) -> tuple[Site, tuple[str, ...]]:
     """A new site from its own data; returns it and what its people should know of the data."""
-    options = options_for(agreement, options)
-    found = read(paths, options, () if agreement is None else agreement.table)
+    options = options_for(contract, options)
+    found = read(paths, options, () if contract is None else contract.table)
     classes = agree_classes(found.labels, options.classes)
     numbers = number_labels(found.labels, classes, str(paths[0]), found.where)
     _refuse_twins(found.names)
     testing = hold_out(numbers, held_out) if held_out > 0 else np.zeros(numbers.size, dtype=bool)
     rest = np.flatnonzero(~testing)
     kept, set_apart = ([found.names[row] for row in rows.tolist()] for rows in (rest, np.flatnonzero(testing)))
-    mean, std = _normalisation(found, rest, agreement)
+    mean, std = _normalisation(found, rest, contract)
     labeled = np.flatnonzero(numbers[rest] >= 0)
     simulated = card.annotator == "simulated"
     if simulated:  # a simulated annotator knows all labels; as in a simulation it begins with a few of them
@@ -138,10 +138,10 @@ def _leaks(trained: DataPart, held: DataPart) -> tuple[str, ...]:
 
 
 def _normalisation(
-    found: Raw, rows: NDArray[np.int64], agreement: Agreement | None
+    found: Raw, rows: NDArray[np.int64], contract: Contract | None
 ) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    if agreement is not None:
-        return agreement.mean, agreement.std
+    if contract is not None:
+        return contract.mean, contract.std
     return statistics(found.kind, found.inputs[rows], found.columns)
 
 

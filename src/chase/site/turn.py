@@ -13,7 +13,7 @@ from chase.annotation.behaviour import Behaviour
 from chase.client.build import behaviour_of, build_client, build_net, usual_behaviours
 from chase.client.spec import net_spec
 from chase.client.turn import Client
-from chase.core.errors import AgreementError
+from chase.core.errors import ContractError
 from chase.core.messages import ClientId, ClientUpdate, RoundOrder
 from chase.core.weights import Weights
 from chase.home.store import ClientStore
@@ -21,8 +21,8 @@ from chase.learning.inference import logits
 from chase.models.catalog import NetSpec
 from chase.models.net import set_weights
 from chase.settings import Settings
-from chase.site.agreement import Agreement, agreement_of, differences
 from chase.site.contents import damaged
+from chase.site.contract import Contract, contract_of, differences
 from chase.site.place import Site
 
 LEAST_LABELS = 10
@@ -66,20 +66,20 @@ def own_settings(site: Site, settings: Settings) -> Settings:
     return settings.model_copy(update={"device": site.card.device, "min_labels": settings.min_labels or LEAST_LABELS})
 
 
-def objections(site: Site, settings: Settings, offered: Agreement) -> list[str]:
+def objections(site: Site, settings: Settings, offered: Contract) -> list[str]:
     """The points on which the site does not agree with the server."""
-    found = differences(offered, agreement_of(settings, site.samples(), site.classes))
+    found = differences(offered, contract_of(settings, site.samples(), site.classes))
     spoiled = damaged(site)
     if spoiled:
         found.append(f"{len(spoiled)} samples are damaged at the site: `chase site health` there names them")
     return found
 
 
-def check_agreement(site: Site, settings: Settings, digest: str) -> None:
-    """Refuse an order that was made under another agreement than the site's own."""
-    own = agreement_of(settings, site.samples(), site.classes)
+def check_contract(site: Site, settings: Settings, digest: str) -> None:
+    """Refuse an order that was made under another contract than the site's own."""
+    own = contract_of(settings, site.samples(), site.classes)
     if own.digest() != digest:
-        raise AgreementError("classes, preprocessing, network or format are not as they were agreed on")
+        raise ContractError("classes, preprocessing, network or format are not as they were agreed on")
 
 
 def client_of(site: Site, settings: Settings, number: ClientId) -> Client:

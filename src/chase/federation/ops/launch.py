@@ -22,7 +22,7 @@ from chase.core.errors import ChaseError, FederationError
 from chase.core.files import held_by, write_atomically
 from chase.federation.diary import Diary, state
 from chase.federation.ops.keys import check_private, write_private
-from chase.federation.ops.processes import ProcessSpec
+from chase.federation.ops.supervisor import ProcessSpec
 from chase.federation.rules import FederationDirectory
 from chase.run.record import LOCK, Record
 

@@ -17,14 +17,14 @@ from chase.data.texts import LETTERS
 from chase.federation.diary import Diary
 from chase.federation.engine import check_privacy, spec_of
 from chase.federation.ops import keys, launch
-from chase.federation.ops.processes import ProcessSpec, Supervisor
+from chase.federation.ops.supervisor import ProcessSpec, Supervisor
 from chase.federation.rules import FederationDirectory, Rules
 from chase.federation.status_view import page_log
 from chase.models.card import ModelCard
 from chase.run.record import Record
 from chase.settings import Settings
 from chase.simulation.world import World, load_data
-from chase.site.agreement import Agreement, agreement_of
+from chase.site.contract import Contract, contract_of
 from chase.site.create import cut
 from chase.site.place import SiteCard, read_card
 
@@ -45,38 +45,38 @@ def found(
     secure: bool = True,
     hosts: Sequence[str] = (),
     port: int = 0,
-    agreement: Agreement | None = None,
+    contract: Contract | None = None,
 ) -> FederationDirectory:
-    """A new federation: rules, run directory, agreement, and unless insecure its certificates.
+    """A new federation: rules, run directory, contract, and unless insecure its certificates.
 
-    Without an agreement of its own it takes that of the data set that the settings name.
+    Without a contract of its own it takes that of the data set that the settings name.
     """
     if settings.form == "isolated":
         raise FederationError("form = 'isolated' trains every client alone and needs no federation: use `chase run`")
     check_privacy(rules, settings)
-    if agreement is None:
+    if contract is None:
         data = load_data(settings)
-        agreement = agreement_of(settings, data.test, data.classes)
-    elif agreement.net != settings.net:
-        raise FederationError(f"the agreement is on the network '{agreement.net}', the settings say '{settings.net}'")
+        contract = contract_of(settings, data.test, data.classes)
+    elif contract.net != settings.net:
+        raise FederationError(f"the contract is on the network '{contract.net}', the settings say '{settings.net}'")
     for host in hosts:
         keys.check_host(host)
     federation = FederationDirectory.create(path, rules, secure, "127.0.0.1", port or launch.free_port())
-    write_atomically(path / "agreement.json", (agreement.to_json() + "\n").encode())
-    Record.create(federation.run, settings, model_card(settings, agreement).to_json(), "federation")
+    write_atomically(path / "contract.json", (contract.to_json() + "\n").encode())
+    Record.create(federation.run, settings, model_card(settings, contract).to_json(), "federation")
     if secure:
         keys.server_certificate(path / "keys", list(dict.fromkeys([*hosts, "localhost", "127.0.0.1", "::1"])))
     launch.write_app(federation)
     return federation
 
 
-def model_card(settings: Settings, agreement: Agreement) -> ModelCard:
+def model_card(settings: Settings, contract: Contract) -> ModelCard:
     """What the model needs to be used without the sites' data."""
-    spec = spec_of(settings, agreement)
-    kind: Kind = next(kind for kind in BY_KIND if kind == agreement.kind)
+    spec = spec_of(settings, contract)
+    kind: Kind = next(kind for kind in BY_KIND if kind == contract.kind)
     letters = LETTERS if spec.vocabulary == len(LETTERS) else ""
-    rest = (letters, agreement.scale, agreement.table)
-    return ModelCard(spec, agreement.classes, kind, agreement.mean, agreement.std, *rest)
+    rest = (letters, contract.scale, contract.table)
+    return ModelCard(spec, contract.classes, kind, contract.mean, contract.std, *rest)
 
 
 def admit(federation: FederationDirectory, name: str, public_key: Path | None, register: bool = True) -> None:

@@ -21,7 +21,7 @@ from chase.client.spec import net_spec
 from chase.closed_form.catalog import make_map
 from chase.closed_form.feature_map import InputSpec, fit, transform
 from chase.closed_form.model import FeatureSpec
-from chase.core.errors import AgreementError
+from chase.core.errors import ContractError
 from chase.core.messages import FORMAT
 from chase.core.randomness import rng
 from chase.core.weights import Weights
@@ -29,9 +29,12 @@ from chase.data.resident import Column, Samples
 from chase.models.net import get_weights
 from chase.settings import Settings
 
+HEADER = "agreement"
+"""The contract's key in a message: the word that sites of earlier versions read."""
+
 
 @dataclass(frozen=True)
-class Agreement:
+class Contract:
     """One side's view."""
 
     format: int
@@ -57,7 +60,7 @@ class Agreement:
         return json.dumps(asdict(self))
 
     @classmethod
-    def from_json(cls, text: str) -> Agreement:
+    def from_json(cls, text: str) -> Contract:
         """Read one; what is not whole is refused."""
         try:
             body: dict[str, Any] = json.loads(text)
@@ -67,8 +70,8 @@ class Agreement:
                 raise ValueError("it names no columns")
             return made
         except (ValueError, KeyError, TypeError) as error:
-            raise AgreementError(
-                f"an agreement cannot be read ({error}): it is damaged, or of another version of chase"
+            raise ContractError(
+                f"a contract cannot be read ({error}): it is damaged, or of another version of chase"
             ) from None
 
     @property
@@ -121,9 +124,9 @@ def arrays_of(weights: Weights) -> tuple[str, ...]:
     return tuple(f"{name} {array.dtype}{list(array.shape)}" for name, array in sorted(weights.items()))
 
 
-def agreement_of(settings: Settings, samples: Samples, classes: tuple[str, ...]) -> Agreement:
+def contract_of(settings: Settings, samples: Samples, classes: tuple[str, ...]) -> Contract:
     """What the holder of these samples would agree to under these settings."""
-    return Agreement(
+    return Contract(
         format=FORMAT,
         classes=tuple(classes),
         kind=samples.kind,
@@ -191,7 +194,7 @@ SAYS = {
 }
 
 
-def differences(server: Agreement, site: Agreement) -> list[str]:
+def differences(server: Contract, site: Contract) -> list[str]:
     """One sentence for each point on which the two differ."""
     found = []
     for field, name in SAYS.items():
