@@ -5,7 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from prose import ROOT, WIDTH, pages, reflow, too_wide
+from prose import ROOT, pages
+
+from chase.core.prose import WIDTH, reflow, too_wide
 
 LONG = "word " * 40
 

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from chase import __version__
 from chase.brief import HELP
 from chase.cli import main
+from chase.federation.rules import Rules
 from chase.settings import GROUPS, Settings
 
 QUICK = ["--set", "clients=3", "--set", "local_epochs=2", "--set", "rounds=3", "--set", "engine=inprocess"]
@@ -65,6 +67,9 @@ def test_the_list_names_everything(monkeypatch: pytest.MonkeyPatch, capsys: pyte
     assert {"chase", "ev", "random"} <= set(found["strategies"])
     assert set(found["settings"]) == set(Settings.model_fields)
     assert all(text for group in found.values() for text in group.values())
+    assert call(monkeypatch, "list", "rules") == 0
+    said = capsys.readouterr().out
+    assert all(rule.name in said for rule in fields(Rules))
     for name in ("networks", "models"):
         assert call(monkeypatch, "list", name) == 0
         assert capsys.readouterr().out.startswith("networks")

@@ -55,7 +55,7 @@ def test_the_loopback_version_runs_as_written(tmp_path: Path) -> None:
         assert "round 2 is the last one now" in said
         assert said.count("accepted secure: False -> True") == 3
         assert "finished: all 4 rounds done" in said
-        assert "taken down" in said
+        assert "federation stopped" in said
         assert not group_lives(shell.pid)
         metrics = Record.open(tmp_path / "fed" / "run").metrics
         assert [line["took_part"] for line in metrics] == [3, 3, 3, 3]

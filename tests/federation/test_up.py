@@ -51,13 +51,13 @@ def test_it_comes_up_goes_down_and_goes_on_without_an_orphan(tmp_path: Path, how
             os.kill(up.pid, signal.SIGINT)
         else:
             said = chase("down", str(fed)).communicate(timeout=120)[0]
-            assert "taken down" in said
+            assert "federation stopped" in said
         out, _ = up.communicate(timeout=120)
         assert up.returncode == 130, out
         assert "stopped. Resume with" in out
         assert [g for g in started if group_lives(g)] == []
         assert not (fed / "processes.json").exists()
-        assert "nothing ran" in chase("down", str(fed)).communicate(timeout=120)[0]
+        assert "nothing was running" in chase("down", str(fed)).communicate(timeout=120)[0]
     finally:
         up.kill()
         up.wait()

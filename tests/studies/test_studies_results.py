@@ -12,6 +12,7 @@ import pytest
 
 from chase.core.errors import ChaseError
 from chase.core.files import read_jsonl
+from chase.core.prose import too_wide
 from chase.report import charts
 from chase.report.runs import MethodRuns
 from chase.report.tables import NONE
@@ -154,7 +155,7 @@ def test_directories_of_one_study_are_told_apart(finished: Path, tmp_path: Path)
     (tmp_path / "two" / "notes.md").write_text("The second on a slow machine.\n")
     (tmp_path / "notes.md").write_text("Before the change.\n")
     text = publish(tmp_path).read_text()
-    assert text.index("| study |") < text.index("Before the change.") < text.index("## Pages")
+    assert text.index("| study |") < text.index("Before the change.") < text.index("<summary>What each study runs")
     one, two = ((tmp_path / name / "ablation-study.md").read_text() for name in ("one", "two"))
     assert "Notes" not in one
     assert two.index("## What was found") < two.index("The second on a slow machine.") < two.index("## digits, ReCo")
@@ -172,14 +173,18 @@ def test_the_results_page_leads_with_one_table_and_three_sentences(finished: Pat
         Experiment.begin(job.settings, tmp_path / "runs" / job.name).run()
     pack(tmp_path / "runs", tmp_path / "out" / "why")
     text = publish(tmp_path / "out").read_text()
-    lead, rest = text.split("## Pages")
+    lead, rest = text.split("<details>", 1)
     assert lead.count("| --- |") == 1, "one table"
     assert "| digits | weights by labels, " in lead
     assert "| 12 | 1 of 2 |" in lead
     for name in ("What holds", "What does not hold", "What the paper did not control"):
         assert lead.count(f"**{name}:**") == 1
     assert "[why.md](why.md)" in lead
-    assert rest.count("<details>") == 3
+    assert "Studies: [why](why/why-study.md)." in " ".join(lead.split())
+    assert not re.search(r"^(\*\*|\w|- )", rest.split("</details>")[-1], re.MULTILINE), "the rest is folded"
+    for page in (tmp_path / "out").rglob("*.md"):
+        assert not too_wide(page.read_text(encoding="utf-8")), page
+    assert rest.count("<details>") == 4  # and the first one
     assert "No run is finished" not in text
     assert (tmp_path / "out" / "why.md").is_file()
     (tmp_path / "none").mkdir()
@@ -188,7 +193,7 @@ def test_the_results_page_leads_with_one_table_and_three_sentences(finished: Pat
     for entry in plans["jobs"]:
         entry["settings"]["rounds"] = 60
     (tmp_path / "none/why/why.study.json").write_text(json.dumps(plans))
-    assert publish(tmp_path / "none").read_text().startswith("# Results\n\nNo run is finished yet.\n\n## Pages")
+    assert publish(tmp_path / "none").read_text().startswith("# Results\n\nNo run is finished yet.\n\nStudies: [")
     assert "EV (1 of 2 seeds done)" in (tmp_path / "out" / "why.md").read_text()
 
 

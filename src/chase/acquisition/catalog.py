@@ -52,7 +52,13 @@ class MethodEntry:
 
 
 METHODS: dict[str, MethodEntry] = {
-    "chase": MethodEntry("EV, alignment, freeze-awaken, subset", EpistemicVariation, "both", True, True),
+    "chase": MethodEntry(
+        "highest epistemic variation (EV), with alignment loss, freezing and subsets",
+        EpistemicVariation,
+        "both",
+        True,
+        True,
+    ),
     "ev": MethodEntry("CHASe without alignment", EpistemicVariation, "none", True, True),
     "number-class": MethodEntry("ev, scored EV + distinct classes", NumberClass, "none", True, True),
     "+gev": MethodEntry("ev, scored EV + |H(global) - H(local)|", WithGlobalVariation, "none", True, True),

@@ -20,7 +20,9 @@ from chase.data.texts import tokens_of
 from chase.simulation.recommended import TEXT_LENGTH
 
 NameArg = Annotated[str, typer.Argument(help="A name (see `chase data list`), hub:owner/set, or a path.")]
-DirOpt = Annotated[str, typer.Option("--data-dir", help="Directory of NAME/train.parquet files (else CHASE_DATA).")]
+DirOpt = Annotated[
+    str, typer.Option("--data-dir", help="Directory of data sets, NAME/train.parquet (else the variable CHASE_DATA).")
+]
 JsonOpt = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 SetOpt = Annotated[
     list[str] | None,

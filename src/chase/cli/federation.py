@@ -27,7 +27,12 @@ if TYPE_CHECKING:
 
 DirArg = Annotated[Path, typer.Argument(help="The federation's directory, at the server.")]
 RuleOpt = Annotated[
-    list[str] | None, typer.Option("--rule", metavar="KEY=VALUE", help="quorum, deadline, evaluate, ...; repeatable.")
+    list[str] | None,
+    typer.Option(
+        "--rule",
+        metavar="KEY=VALUE",
+        help="Change a rule of the rounds, e.g. quorum=2; repeatable. `chase list rules` shows all.",
+    ),
 ]
 RULE = "--rule quorum=3"
 InsecureOpt = Annotated[bool, typer.Option("--insecure", help="No encryption, no authentication. For tests only.")]
@@ -84,10 +89,13 @@ def init(
     rule: RuleOpt = None,
     host: Annotated[list[str] | None, typer.Option(help="Name by which sites reach the server; repeatable.")] = None,
     port: Annotated[
-        int, typer.Option(help="Loopback port of the SuperLink; 0 takes a free one.", min=0, max=65535)
+        int,
+        typer.Option(
+            help="Port of the SuperLink (Flower's server) on this machine; 0 takes a free one.", min=0, max=65535
+        ),
     ] = 0,
     contract: Annotated[
-        Path | None, typer.Option(help="Where the server has no data: see `chase site contract`.")
+        Path | None, typer.Option(help="contract.json of a site (`chase site contract`), where the server has no data.")
     ] = None,
     insecure: InsecureOpt = False,
 ) -> None:
@@ -127,7 +135,7 @@ def admit(
     name: Annotated[str, typer.Argument(help="The site's name.")],
     key: Annotated[Path | None, typer.Option(help="The site's node.key.pub.")] = None,
 ) -> None:
-    """Admit a site: add it to the list and register its key (the SuperLink must be running)."""
+    """Admit a site: add it to the list and register its key (while `serve` runs)."""
     need_flower()
     from chase.federation.ops import setup
     from chase.federation.rules import FederationDirectory
@@ -137,7 +145,7 @@ def admit(
 
 
 def dismiss(directory: DirArg, name: Annotated[str, typer.Argument(help="The site's name.")]) -> None:
-    """Remove a site: its key is no longer accepted, and rounds continue without it (the SuperLink must be running)."""
+    """Remove a site: its key is no longer accepted, and rounds continue without it (while `serve` runs)."""
     need_flower()
     from chase.federation.ops import setup
     from chase.federation.rules import FederationDirectory
@@ -170,7 +178,7 @@ def serve(
         str, typer.Option("--proxy", metavar="HOST:PORT", help="Also accept sites at this address, over TLS.")
     ] = "",
 ) -> None:
-    """Serve a federation, SuperLink and the server's rounds, until Ctrl-C or SIGTERM."""
+    """Serve a federation until Ctrl-C or SIGTERM: Flower's SuperLink, where sites connect, and the rounds."""
     need_flower()
     from chase.federation.ops.launch import proxy_job, server_jobs
     from chase.federation.rules import FederationDirectory
@@ -311,7 +319,7 @@ def down(directory: Annotated[Path, typer.Argument(help="The federation's direct
     """Stop everything that `up` or `serve` started."""
     from chase.federation.ops.supervisor import take_down
 
-    print("taken down" if take_down(directory / "processes.json") else "nothing ran")
+    print("federation stopped" if take_down(directory / "processes.json") else "nothing was running")
 
 
 def up(
@@ -323,7 +331,7 @@ def up(
     change: SetOpt = None,
     rule: RuleOpt = None,
     person: Annotated[
-        bool | None, typer.Option("--person/--no-person", help="The first site is labelled on the page [person].")
+        bool | None, typer.Option("--person/--no-person", help="A person labels the first site on the page [person].")
     ] = None,
     insecure: InsecureOpt = False,
     stay: Annotated[bool, typer.Option("--stay", help="Keep running after the last round, until Ctrl-C.")] = False,

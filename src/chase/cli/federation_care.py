@@ -115,7 +115,7 @@ def accept(home: HomeArg) -> None:
 
 
 def recover(home: HomeArg) -> None:
-    """Remove kept turns that are damaged and continue from the last good one; every answer in the inbox is kept."""
+    """Remove saved turns that are damaged and continue from the last good one; every answer is kept."""
     from chase.home.store import ClientStore
     from chase.site.place import Site
 

@@ -15,7 +15,7 @@ from chase.home.views import HomeView
 
 
 def sync_labels(
-    home: Annotated[Path, typer.Argument(help="A client's home.")],
+    home: Annotated[Path, typer.Argument(help="A client's home: the directory with its questions and answers.")],
     url: Annotated[str, typer.Option("--url", help="Address of the server.")] = "http://localhost:8080",
     project: Annotated[
         str, typer.Option("--project", help="Title of the project; the home's own name unless given.")

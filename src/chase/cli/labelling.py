@@ -20,7 +20,8 @@ from chase.home.team import warnings
 from chase.home.views import HomeView
 
 HomeArg = Annotated[
-    Path, typer.Argument(help="A client's home, e.g. RUN/home that `chase run --annotator page` makes.")
+    Path,
+    typer.Argument(help="A client's home (its questions and answers), e.g. RUN/home of `chase run --annotator page`."),
 ]
 AnnotatorOpt = Annotated[
     list[str] | None, typer.Option("--annotator", "-a", help="Who labels; one link each; repeatable.")
@@ -58,7 +59,9 @@ def serve(
     home: HomeArg,
     annotator: AnnotatorOpt = None,
     port: Annotated[int, typer.Option(help="Port; 0 takes any free one.", min=0, max=65535)] = serving.PORT,
-    host: Annotated[str, typer.Option(help="Another interface than loopback; needs TLS.")] = "127.0.0.1",
+    host: Annotated[
+        str, typer.Option(help="Address to listen on; any other than this machine alone (127.0.0.1) needs TLS.")
+    ] = "127.0.0.1",
     name: Annotated[str, typer.Option(help="The host name in the links, if it is not the address.")] = "",
     tls_cert: Annotated[Path | None, typer.Option(help="Certificate (PEM).")] = None,
     tls_key: Annotated[Path | None, typer.Option(help="Its key (PEM).")] = None,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import fields
 from typing import Annotated, Any, Literal, get_args, get_origin
 
 import typer
@@ -17,6 +18,7 @@ from chase.closed_form.catalog import MAPS
 from chase.core import plugins
 from chase.core.errors import SettingsError, unknown
 from chase.data.sources import SOURCES
+from chase.federation.rules import RULES, Rules
 from chase.models.catalog import NETS
 from chase.report.export import to_markdown
 from chase.report.tables import ReportTable
@@ -117,8 +119,9 @@ def show_list(
         print(settings_page(), end="")
         return
     kinds, groups = catalogue(), setting_groups()
+    rules = {rule.name: f"{RULES[rule.name]} [{rule.default}]" for rule in fields(Rules)}
     if as_json:
-        print(json.dumps({**kinds, "setting groups": groups}))
+        print(json.dumps({**kinds, "setting groups": groups, "federation rules": rules}))
         return
     settings = kinds.pop("settings")
     if what in settings:
@@ -130,6 +133,7 @@ def show_list(
     for name, group in groups.items():
         inside = {key: settings[key] for key in group["settings"]}
         tables[f"settings: {name}"] = (f"settings: {name} ({group['about']})", inside)
+    tables["federation rules"] = ("federation rules (chase federation init --rule quorum=2)", rules)
     console = Console(highlight=False)
     for title, entries in wanted(tables, what):
         table = Table(title=title, title_justify="left", show_header=False, box=None, padding=(0, 2))
@@ -181,7 +185,7 @@ def example(kind: Any, default: Any) -> str:
     return "true" if bool in (kind, *get_args(kind)) else "VALUE"
 
 
-OTHER_NAMES = {"models": "networks", "methods": "strategies", "rules": "server rules", "datasets": "data sets"}
+OTHER_NAMES = {"models": "networks", "methods": "strategies", "rules": "federation rules", "datasets": "data sets"}
 """What people also call a list."""
 
 

@@ -42,7 +42,10 @@ StrategyOpt = Annotated[
 SeedsOpt = Annotated[int | None, typer.Option("--seeds", min=1, help="Run every method with this many seeds.")]
 RoundsOpt = Annotated[int | None, typer.Option("--rounds", help="Rounds to run in all (short for --set rounds=N).")]
 OutOpt = Annotated[Path | None, typer.Option("--out", "-o", help="Directory (default: runs/PRESET-STRATEGY-TIME).")]
-DirOpt = Annotated[str | None, typer.Option("--data-dir", help="Directory of NAME/train.parquet (else CHASE_DATA).")]
+DirOpt = Annotated[
+    str | None,
+    typer.Option("--data-dir", help="Directory of data sets, NAME/train.parquet (else the variable CHASE_DATA)."),
+]
 AnnotatorOpt = Annotated[
     list[str] | None,
     typer.Option(

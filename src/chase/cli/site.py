@@ -63,15 +63,20 @@ def init(
     home: HomeArg,
     data: Annotated[Path, typer.Option(help="Folder of images (CLASS/ and unlabeled/), a CSV or a parquet file.")],
     name: Annotated[str, typer.Option("--id", help="The site's name in the federation, e.g. site-a.")],
-    contract: Annotated[Path | None, typer.Option(help="contract.json of the federation: classes, size, mean.")] = None,
+    contract: Annotated[
+        Path | None,
+        typer.Option(help="The federation's contract.json: class names, size and normalisation of samples, network."),
+    ] = None,
     classes: Annotated[str, typer.Option(help="Without a contract: class names in order, separated by commas.")] = "",
     image_size: Annotated[int, typer.Option(help="Without a contract: height and width of images.", min=0)] = 0,
-    channels: Annotated[int, typer.Option(help="Without a contract: 1 grey, 3 colour.", min=0, max=3)] = 0,
+    channels: Annotated[
+        int, typer.Option(help="Without a contract: 1 grey, 3 colour (0 = as the images are).", min=0, max=3)
+    ] = 0,
     text_column: Annotated[str, typer.Option(help="Column of texts.")] = "",
     tokens: Annotated[
         Tokens, typer.Option(help="Without a contract: what is kept of texts; bytes for learner = closed-form.")
     ] = "words",
-    text_length: Annotated[int, typer.Option(help="Without a contract: words kept of a text.", min=1, max=4096)] = 64,
+    text_length: Annotated[int, typer.Option(help="Without a contract: words kept per text.", min=1, max=4096)] = 64,
     image_column: Annotated[str, typer.Option(help="Column of images.")] = "",
     label_column: Annotated[str, typer.Option(help="Column of labels; cells may be empty.")] = "",
     hold_out: Annotated[
@@ -249,4 +254,4 @@ def check_address(server: str) -> None:
 
 def disconnect(home: HomeArg) -> None:
     """Stop the connection that `chase site connect` started."""
-    print("disconnected" if take_down(home / "processes.json") else "it was not connected")
+    print("disconnected" if take_down(home / "processes.json") else "the site was not connected")

@@ -36,7 +36,9 @@ from chase.studies.study import Study
 
 NameArg = Annotated[str, typer.Argument(metavar="NAME", help="A study (see `chase study list`).")]
 DataOpt = Annotated[str, typer.Option("--data", help="Presets to use instead of the study's own, separated by commas.")]
-ArmOpt = Annotated[list[str] | None, typer.Option("--arm", help="Only this arm of the study; repeatable.")]
+ArmOpt = Annotated[
+    list[str] | None, typer.Option("--arm", help="Only this arm (method or variant) of the study; repeatable.")
+]
 RoundsOpt = Annotated[int, typer.Option("--rounds", min=0, help="Rounds of every job (0 = as the preset says).")]
 SeedsOpt = Annotated[int, typer.Option("--seeds", min=1, help="Seeds of every arm.")]
 FirstSeedOpt = Annotated[int, typer.Option("--first-seed", min=0, help="The first of those seeds.")]

@@ -19,7 +19,7 @@ from chase.home.home import Home, write_durably
 from chase.home.policy import Policy
 from chase.home.team import gold_scores, initial_labels, overview, set_gold, warnings
 
-HomeArg = Annotated[Path, typer.Argument(help="A client's home.")]
+HomeArg = Annotated[Path, typer.Argument(help="A client's home: the directory with its questions and answers.")]
 OutOpt = Annotated[Path | None, typer.Option("--out", "-o", help="File to write (default: standard output).")]
 
 
@@ -102,7 +102,7 @@ def gold(
     file: Annotated[Path | None, typer.Argument(help="A CSV with sample or name, and class or label.")] = None,
     initial: Annotated[bool, typer.Option("--initial", help="Use the labels that were known from the start.")] = False,
 ) -> None:
-    """Set gold samples, whose class is known: a share `gold_share` of them is mixed in to check annotators."""
+    """Set gold samples, whose class is known; some are mixed into the questions to check annotators (`gold_share`)."""
     opened = Home(home)
     labels = initial_labels(opened) if initial else {}
     if file is not None:

@@ -6,7 +6,7 @@ import json
 import math
 import tomllib
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,48 +20,35 @@ KINDS = {bool: "true or false", int: "a whole number", float: "a number", str: "
 WHERE = ("server", "sites", "both")
 
 
+def _rule(default: Any, about: str) -> Any:
+    return field(default=default, metadata={"help": about})
+
+
 @dataclass(frozen=True)
 class Rules:
     """How a round is held."""
 
-    quorum: int = 0
-    """Answers that a round needs; 0 = more than half of the sites that it asks."""
-    deadline: float = 600.0
-    """Seconds after which a round ends without the missing answers, once it has its quorum."""
-    join: float = 60.0
-    """Seconds to wait before the first round for sites that are not there yet, once there is a quorum."""
-    late_rounds: int = 1
-    """A late update is used in the round in which it arrives if it is at most so many rounds old, else dropped."""
-    retries: int = 2
-    """How often an order is sent again within a round to a site that failed."""
-    busy_limit: float = 86400.0
-    """Seconds after which the answer of a busy site is no longer waited for."""
-    at_once: int = 0
-    """Sites that are asked for something at a time, for many sites on one machine; 0 = all."""
-    poll: float = 0.25
-    """Seconds between two looks for answers."""
-    evaluate: str = "server"
-    """Where the model is scored: "server" (its test set), "sites" (their held-out parts) or "both"."""
-    most_labels: int = 10_000_000
-    """A labelled count above this is not believed."""
-    secure: bool = False
-    """The server learns sums over the sites only, never one site's part (three sites at least)."""
-    dp_epsilon: float = 0.0
-    """Differential privacy of whole sites: what all rounds together may spend; 0 = none."""
-    dp_delta: float = 1e-5
-    """The chance with which that may fail."""
-    dp_clip: float = 1.0
-    """The longest change of the model that a site sends under differential privacy."""
-    keep_last: int = 10
-    """Saved rounds that are kept, for `chase federation rollback`."""
-    keep_every: int = 10
-    """Besides them each round that this divides is kept; 0 = none."""
-    norm_clip: float = 5.0
-    """An update that changes the model more than so many times the median change of the round is cut; 0 = never."""
-    norm_refuse: float = 50.0
-    """An update that changes it more than so many times is refused; 0 = never."""
-    most_answer_mb: float = 0.0
-    """Megabytes that a site's answer may have; 0 = three times the model (or its sums) and 4 MB more."""
+    quorum: int = _rule(0, "answers that a round needs; 0 = more than half of the sites that it asks")
+    deadline: float = _rule(600.0, "seconds after which a round with a quorum ends without the missing answers")
+    join: float = _rule(60.0, "seconds to wait before the first round for missing sites, once there is a quorum")
+    late_rounds: int = _rule(1, "a late update is used if it is at most this many rounds old, else dropped")
+    retries: int = _rule(2, "how often a failed request to a site is repeated within a round")
+    busy_limit: float = _rule(86400.0, "seconds after which the server stops waiting for the answer of a busy site")
+    at_once: int = _rule(0, "sites that are asked at the same time, for many sites on one machine; 0 = all")
+    poll: float = _rule(0.25, "seconds between two checks for answers")
+    evaluate: str = _rule(
+        "server", "where the model is evaluated: server (its test set), sites (held-out data) or both"
+    )
+    most_labels: int = _rule(10_000_000, "an update that claims more labelled samples than this is refused")
+    secure: bool = _rule(False, "the server learns only sums over the sites, never one site's part; needs three sites")
+    dp_epsilon: float = _rule(0.0, "differential privacy of whole sites: epsilon of all rounds together; 0 = none")
+    dp_delta: float = _rule(1e-5, "delta of differential privacy: the probability that the guarantee fails")
+    dp_clip: float = _rule(1.0, "largest norm of a site's update under differential privacy")
+    keep_last: int = _rule(10, "saved rounds that are kept, for `chase federation rollback`")
+    keep_every: int = _rule(10, "also keep every round that is a multiple of this; 0 = none")
+    norm_clip: float = _rule(5.0, "an update larger than this many times the round's median is clipped; 0 = never")
+    norm_refuse: float = _rule(50.0, "an update larger than this many times the round's median is refused; 0 = never")
+    most_answer_mb: float = _rule(0.0, "largest answer of a site in MB; 0 = three times the model or its sums + 4 MB")
 
     def check(self) -> None:
         """Refuse rules that cannot be kept."""
@@ -94,6 +81,10 @@ class Rules:
     def at_sites(self) -> bool:
         """Whether the sites score the model."""
         return self.evaluate in ("sites", "both")
+
+
+RULES = {rule.name: str(rule.metadata["help"]) for rule in fields(Rules)}
+"""Every rule with what it is for."""
 
 
 def make_rules(values: dict[str, Any]) -> Rules:
@@ -193,12 +184,11 @@ def numbers_in_sums(shapes: Mapping[str, list[int]], solved: bool = False) -> in
 
 
 def write_rules(path: Path, rules: Rules, link: Mapping[str, Any]) -> None:
-    """``federation.toml``: where the SuperLink listens, and the rules."""
-    parts = [
-        f"[{name}]\n" + "".join(f"{key} = {json.dumps(value)}\n" for key, value in body.items())
-        for name, body in (("link", link), ("rules", asdict(rules)))
-    ]
-    write_atomically(path / "federation.toml", "\n".join(parts).encode())
+    """``federation.toml``: where the SuperLink listens, and the rules, each with what it is for."""
+    lines = ["[link]", *(f"{key} = {json.dumps(value)}" for key, value in link.items()), "", "[rules]"]
+    for key, value in asdict(rules).items():
+        lines += [f"# {RULES[key]}", f"{key} = {json.dumps(value)}"]
+    write_atomically(path / "federation.toml", ("\n".join(lines) + "\n").encode())
 
 
 def bare(key: str) -> str:

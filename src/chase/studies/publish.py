@@ -13,6 +13,7 @@ from pathlib import Path
 
 from chase.core.errors import RunDirectoryError
 from chase.core.files import read_jsonl, write_atomically
+from chase.core.prose import reflow
 from chase.report import method_tables
 from chase.report.cells import Cell
 from chase.report.export import to_markdown
@@ -88,7 +89,7 @@ def publish(root: Path) -> Path:
         write_study_page(result, place, written)
     write_why(studies, root, written)
     out = root / "README.md"
-    write_atomically(out, "\n".join(readme(studies, root)).encode())
+    write_atomically(out, reflow("\n".join(readme(studies, root))).encode())
     remove_others(root / "figures", written, ["why-page-*.svg"])
     for place in places:
         remove_others(place, written, ["*-study.md"])
@@ -99,12 +100,14 @@ def publish(root: Path) -> Path:
 
 
 def readme(studies: Studies, root: Path) -> list[str]:
-    """The results page: one table and three sentences, then where everything else is."""
-    comparisons, lead = in_short(studies, root), lead_text(studies)
+    """The results page: one table and three sentences, then where everything else is; the rest opens on a click."""
+    comparisons, lead, notes = in_short(studies, root), lead_text(studies), preface(studies, root)
     table = [to_markdown(comparisons)] if comparisons.rows else []
     none = [] if any(result.done for _, result in studies) else ["No run is finished yet.\n"]
-    parts = ["# Results\n", *none, *(lead or table), *preface(studies, root)]
-    parts += ["## Pages\n", to_markdown(pages_table(studies, root))]
+    parts = ["# Results\n", *none, *(lead or table), links(studies, root, why=bool(lead))]
+    parts += folded("What the columns of the table mean", TABLE_NOTE) if lead else []
+    parts += folded("Notes on these results", notes) if notes else []
+    parts += folded("What each study runs, and how much of it is finished", to_markdown(pages_table(studies, root)))
     parts += folded("All comparisons", table[0]) if lead and table else []
     parts += folded("How to read these pages", HOW)
     return [*parts, *folded("How to repeat it, and what it ran on", repeat_text(studies, root))]
@@ -116,8 +119,18 @@ def lead_text(studies: Studies) -> list[str]:
     table = main_table(groups)
     if table is None:
         return []
-    link = f"Hypotheses with verdicts, figures and what is missing: [{WHY}]({WHY}).\n"
-    return [CAPTION, to_markdown(table), TABLE_NOTE, three_sentences(findings_of(groups)), link]
+    return [CAPTION, to_markdown(table), three_sentences(findings_of(groups))]
+
+
+def links(studies: Studies, root: Path, *, why: bool) -> str:
+    """Where everything else is."""
+    first = f"Hypotheses with verdicts, figures and what is missing: [{WHY}]({WHY}). " if why else ""
+    return f"{first}Studies: {', '.join(page_link(*study, root) for study in studies)}.\n"
+
+
+def page_link(place: Path, result: StudyResult, root: Path) -> str:
+    """The name of a study, which leads to its page."""
+    return f"[{name_of(result, place, root)}]({page_of(result, place).relative_to(root).as_posix()})"
 
 
 def folded(title: str, text: str) -> list[str]:
@@ -125,10 +138,10 @@ def folded(title: str, text: str) -> list[str]:
     return [f"<details><summary>{title}</summary>\n", text, "</details>\n"]
 
 
-def preface(studies: Studies, root: Path) -> list[str]:
+def preface(studies: Studies, root: Path) -> str:
     """``notes.md`` of the whole directory, where the directory itself is no study."""
     inside = all(place != root for place, _ in studies)
-    return [(root / NOTES).read_text(encoding="utf-8")] if inside and (root / NOTES).is_file() else []
+    return (root / NOTES).read_text(encoding="utf-8") if inside and (root / NOTES).is_file() else ""
 
 
 def write_why(studies: Studies, root: Path, written: set[Path]) -> None:
@@ -138,7 +151,7 @@ def write_why(studies: Studies, root: Path, written: set[Path]) -> None:
         write_atomically(file, standalone(drawn.svg).encode())
         written.add(file)
     if text:
-        write_atomically(root / WHY, text.encode())
+        write_atomically(root / WHY, reflow(text).encode())
     else:
         (root / WHY).unlink(missing_ok=True)
 
@@ -158,8 +171,7 @@ def pages_table(studies: Studies, root: Path) -> ReportTable:
     """One row per study: its page, what it runs, and how much of it is there."""
     rows: list[list[Cell]] = []
     for place, result in studies:
-        link = page_of(result, place).relative_to(root).as_posix()
-        rows.append([f"[{name_of(result, place, root)}]({link})", result.study.about, result.state])
+        rows.append([page_link(place, result, root), result.study.about, result.state])
     return ReportTable(("study", "what it runs", "state"), rows, text_columns=3)
 
 

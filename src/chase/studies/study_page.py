@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from chase.core.files import write_atomically
+from chase.core.prose import reflow
 from chase.report import charts, method_tables, plots
 from chase.report.comparison_section import difference_curves
 from chase.report.export import to_markdown, write_table
@@ -37,7 +38,7 @@ def write_study_page(result: StudyResult, place: Path, written: set[Path]) -> No
     lines += [*notes_text(place), *across_text(result, place, written)]
     lines += [scene_text(scene, place, written) for scene in result.scenes if scene.methods]
     file = page_of(result, place)
-    write_atomically(file, "\n".join(lines).encode())
+    write_atomically(file, reflow("\n".join(lines)).encode())
     written.add(file)
 
 
