@@ -16,7 +16,7 @@ from chase.run.experiment import Experiment
 
 
 @dataclass(frozen=True)
-class Outcome:
+class OpinionOutcome:
     """What a command left on the screen."""
 
     code: int
@@ -25,10 +25,10 @@ class Outcome:
 
 
 @pytest.fixture
-def chase(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., Outcome]:
+def chase(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., OpinionOutcome]:
     """Runs ``chase ARGUMENTS`` and catches its exit code and output."""
 
-    def run(*arguments: object) -> Outcome:
+    def run(*arguments: object) -> OpinionOutcome:
         monkeypatch.setattr(sys, "argv", ["chase", *map(str, arguments)])
         monkeypatch.setenv("COLUMNS", "120")
         capsys.readouterr()
@@ -38,7 +38,7 @@ def chase(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -
         except SystemExit as end:
             code = end.code if isinstance(end.code, int) else int(end.code is not None)
         out, err = capsys.readouterr()
-        return Outcome(code, out, err)
+        return OpinionOutcome(code, out, err)
 
     return run
 

@@ -44,7 +44,7 @@ class Opinion:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class OpinionOutcome:
     """What the opinions come to. Only "decided" has a label or a reason to set the sample aside."""
 
     state: Literal["open", "conflict", "decided"]
@@ -60,7 +60,7 @@ def votes_of(opinions: Sequence[Opinion]) -> list[Opinion]:
     return [one for one in opinions if one.reason != COLLEAGUE]
 
 
-def outcome(opinions: Sequence[Opinion], wanted: int, posterior: NDArray[np.float64] | None = None) -> Outcome:
+def outcome(opinions: Sequence[Opinion], wanted: int, posterior: NDArray[np.float64] | None = None) -> OpinionOutcome:
     """The label of a sample from its opinions, oldest first; ``posterior`` (classes,) is used where it is given.
 
     A decision of an adjudicator or an imported correction is final, the newest first. Otherwise ``wanted`` votes are
@@ -69,26 +69,26 @@ def outcome(opinions: Sequence[Opinion], wanted: int, posterior: NDArray[np.floa
     decisions = [one for one in opinions if one.decides]
     if decisions:
         last = decisions[-1]
-        return Outcome("decided", last.label, last.reason, "decision", last.by, last.answer)
+        return OpinionOutcome("decided", last.label, last.reason, "decision", last.by, last.answer)
     votes = votes_of(opinions)
     if not votes or len(votes) < wanted:
-        return Outcome("open")
+        return OpinionOutcome("open")
     if len(votes) == 1:
         (one,) = votes
-        return Outcome("decided", one.label, one.reason, "single", one.by, one.answer)
+        return OpinionOutcome("decided", one.label, one.reason, "single", one.by, one.answer)
     (best, count), *_ = Counter((one.label, one.reason) for one in votes).most_common()
     rule = "majority"
     if posterior is not None and best[0] is not None and count < len(votes):
         likeliest = int(posterior.argmax())
         if posterior[likeliest] < CERTAIN:
-            return Outcome("conflict")
+            return OpinionOutcome("conflict")
         best, rule = (likeliest, ""), "dawid-skene"
     elif count * 2 <= len(votes):
-        return Outcome("conflict")
+        return OpinionOutcome("conflict")
     agreeing = [one for one in votes if (one.label, one.reason) == best]
     if not agreeing:
-        return Outcome("conflict")
-    return Outcome("decided", *best, rule, listed({one.by for one in agreeing}), agreeing[-1].answer)
+        return OpinionOutcome("conflict")
+    return OpinionOutcome("decided", *best, rule, listed({one.by for one in agreeing}), agreeing[-1].answer)
 
 
 def listed(names: Iterable[str]) -> str:

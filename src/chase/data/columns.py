@@ -21,7 +21,7 @@ from chase.core.errors import DataError
 from chase.data.folders import SUFFIXES
 from chase.data.options import DataOptions
 from chase.data.resident import Column
-from chase.data.tabular_files import Table
+from chase.data.tabular_files import DataTable
 
 USUAL = {
     "image": ("image", "img", "image_path", "path", "file", "filename", "audio", "wav"),
@@ -54,7 +54,7 @@ class Read:
     problems: tuple[str, ...] = ()
 
 
-def fill_columns(table: Table, options: DataOptions) -> DataOptions:
+def fill_columns(table: DataTable, options: DataOptions) -> DataOptions:
     """Options that say what every column is; a table in which nothing can be learnt from is refused."""
     names = table.rows.column_names
     lower = {str(name).strip().lower(): name for name in reversed(names)}
@@ -86,7 +86,7 @@ def fill_columns(table: Table, options: DataOptions) -> DataOptions:
     return _by_content(table, options, rest)
 
 
-def _with_key(table: Table, options: DataOptions, names: Sequence[str]) -> tuple[DataOptions, list[str]]:
+def _with_key(table: DataTable, options: DataOptions, names: Sequence[str]) -> tuple[DataOptions, list[str]]:
     """A column of single words that are all different names the rows, where there are other columns to learn from."""
     for name in names:
         words = bool(name) and len(names) > 1 and _is_key(table, name)
@@ -118,14 +118,14 @@ def _chosen(wanted: str, found: str) -> str:
     return "" if wanted == NONE else wanted or found
 
 
-def _is_key(table: Table, name: str) -> bool:
+def _is_key(table: DataTable, name: str) -> bool:
     if not name:
         return False
     cells = [str(cell).strip() for cell in table.cells(name, "id") if cell is not None]
     return len(set(cells)) == len(cells) == table.rows.num_rows and "" not in cells
 
 
-def _by_content(table: Table, options: DataOptions, names: Sequence[str]) -> DataOptions:
+def _by_content(table: DataTable, options: DataOptions, names: Sequence[str]) -> DataOptions:
     """The options for columns whose names tell nothing."""
     if not names:
         raise DataError(f"{table.path} has no column beside its label, site and id to learn from")
@@ -160,7 +160,7 @@ def _quoted(names: Sequence[str]) -> str:
     return ", ".join(f"'{name}'" for name in names)
 
 
-def shape_of(table: Table, name: str) -> Shape:
+def shape_of(table: DataTable, name: str) -> Shape:
     """What the cells of a column are."""
     column = table.column(name, "table")
     kind = column.type
@@ -192,13 +192,13 @@ def as_number(cell: Any) -> float | None:
     return None
 
 
-def is_vectors(table: Table, options: DataOptions) -> bool:
+def is_vectors(table: DataTable, options: DataOptions) -> bool:
     """Whether the named columns are one column of lists."""
     names = [name.partition(":")[0] for name in options.columns]
     return len(names) == 1 and names[0] in table.rows.column_names and shape_of(table, names[0]) == "vector"
 
 
-def read_vectors(table: Table, name: str) -> NDArray[np.float32]:
+def read_vectors(table: DataTable, name: str) -> NDArray[np.float32]:
     """A column of lists of numbers (rows, width); all of one width, no gaps."""
     cells = table.cells(name, "vector")
     width = len(cells[0]) if cells and cells[0] is not None else 0
@@ -216,7 +216,7 @@ def read_vectors(table: Table, name: str) -> NDArray[np.float32]:
     return values
 
 
-def read_rows(table: Table, wanted: Sequence[str], known: tuple[Column, ...] = ()) -> Read:
+def read_rows(table: DataTable, wanted: Sequence[str], known: tuple[Column, ...] = ()) -> Read:
     """Columns of numbers and categories; ``known`` says what the columns of an earlier part were."""
     described = {column.name: column for column in known}
     values, columns, problems = [], [], []
@@ -244,7 +244,7 @@ def read_rows(table: Table, wanted: Sequence[str], known: tuple[Column, ...] = (
     return Read(np.stack(values, axis=1), tuple(columns), tuple(problems))
 
 
-def _numbers(table: Table, name: str, cells: Sequence[Any]) -> tuple[NDArray[np.float32], list[str]]:
+def _numbers(table: DataTable, name: str, cells: Sequence[Any]) -> tuple[NDArray[np.float32], list[str]]:
     out = np.full(len(cells), np.nan, dtype=np.float32)
     for row, cell in enumerate(cells):
         if cell is None or str(cell).strip().lower() in MISSING:
@@ -264,7 +264,7 @@ def _numbers(table: Table, name: str, cells: Sequence[Any]) -> tuple[NDArray[np.
 
 
 def _categories(
-    table: Table, name: str, cells: Sequence[Any], before: Column | None
+    table: DataTable, name: str, cells: Sequence[Any], before: Column | None
 ) -> tuple[Column, NDArray[np.float32], list[str]]:
     texts = ["" if cell is None else str(cell).strip() for cell in cells]
     values = before.values if before is not None else tuple(sorted({text for text in texts if text}))

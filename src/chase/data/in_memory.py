@@ -20,13 +20,13 @@ from chase.data.resident import DataSet, Kind
 from chase.data.texts import Tokens, kept_of_a_text, tokenize
 from chase.data.user_data import load_own
 
-Part = Any
+UserPart = Any
 """``(inputs, labels)``, a torch data set of ``(input, label)``, or a Hugging Face ``Dataset``."""
 
 
 def make_data(
-    train: Part,
-    test: Part | None = None,
+    train: UserPart,
+    test: UserPart | None = None,
     *,
     name: str = "own",
     classes: Sequence[str] = (),
@@ -68,15 +68,15 @@ def make_data(
     ).data_set()
 
 
-def _is_hugging_face(part: Part) -> bool:
+def _is_hugging_face(part: UserPart) -> bool:
     return (hasattr(part, "column_names") and hasattr(part, "to_parquet")) or _is_dictionary_of_parts(part)
 
 
-def _is_dictionary_of_parts(part: Part) -> bool:
+def _is_dictionary_of_parts(part: UserPart) -> bool:
     return isinstance(part, dict) and "train" in part
 
 
-def _from_hugging_face(train: Part, test: Part | None, name: str, options: DataOptions) -> DataSet:
+def _from_hugging_face(train: UserPart, test: UserPart | None, name: str, options: DataOptions) -> DataSet:
     """Through a parquet file, which the reader of one's own tables knows."""
     if _is_dictionary_of_parts(train):
         train, test = train["train"], test if test is not None else train.get("test")
@@ -104,7 +104,9 @@ def _no_progress_bar() -> Iterator[None]:
         bars.enable_progress_bars()
 
 
-def _raw(part: Part, classes: Sequence[str], owners: Sequence[Any] | None, kept: tuple[Tokens, int], where: str) -> Raw:
+def _raw(
+    part: UserPart, classes: Sequence[str], owners: Sequence[Any] | None, kept: tuple[Tokens, int], where: str
+) -> Raw:
     """Inputs and labels as the assembling of data sets takes them."""
     inputs, labels = _pair(part, where)
     if len(inputs) != len(labels):
@@ -124,7 +126,7 @@ def _raw(part: Part, classes: Sequence[str], owners: Sequence[Any] | None, kept:
     return Raw(kind, array, said, owners=who)
 
 
-def _pair(part: Part, where: str) -> tuple[Any, Any]:
+def _pair(part: UserPart, where: str) -> tuple[Any, Any]:
     """(inputs, labels) of arrays, or of a torch data set that is read item by item."""
     if isinstance(part, tuple | list) and len(part) == 2:
         inputs, labels = (_numpy(side) for side in part)

@@ -14,7 +14,7 @@ from chase.data.images import Images, decode
 from chase.data.options import DataOptions
 from chase.data.resident import Column
 from chase.data.table_cells import ids_as_text, image_cells, labels_as_text, owners_as_text, refuse_other_tasks
-from chase.data.tabular_files import TABLE_SUFFIXES, Table, read_tables
+from chase.data.tabular_files import TABLE_SUFFIXES, DataTable, read_tables
 from chase.data.texts import kept_of_a_text, tokenize
 
 
@@ -53,7 +53,7 @@ def read_folder(part: PartFiles, options: DataOptions) -> Raw:
     return _image_samples(decode(files, names, options), labels, names, [str(file) for file in files], problems)
 
 
-def read_images(table: Table, options: DataOptions) -> Raw:
+def read_images(table: DataTable, options: DataOptions) -> Raw:
     """Images of a column, as bytes or as paths beside the file."""
     labels, owners = _labels(table, options), owners_as_text(table, options.site_column)
     raws, paths = image_cells(table, options.image_column)
@@ -87,7 +87,7 @@ def _image_samples(
     )
 
 
-def read_texts(table: Table, options: DataOptions) -> Raw:
+def read_texts(table: DataTable, options: DataOptions) -> Raw:
     """Texts as tokens; an empty text stays, as padding only."""
     labels, owners = _labels(table, options), owners_as_text(table, options.site_column)
     texts = ["" if cell is None else str(cell) for cell in table.cells(options.text_column, "text")]
@@ -112,7 +112,7 @@ def read_texts(table: Table, options: DataOptions) -> Raw:
     )
 
 
-def read_features(table: Table, options: DataOptions, known: tuple[Column, ...]) -> Raw:
+def read_features(table: DataTable, options: DataOptions, known: tuple[Column, ...]) -> Raw:
     """Vectors, or rows of numbers and categories."""
     raw = Raw(
         "vectors",
@@ -130,7 +130,7 @@ def read_features(table: Table, options: DataOptions, known: tuple[Column, ...])
     return replace(raw, kind="table", inputs=read.values, columns=read.columns, problems=problems)
 
 
-def _labels(table: Table, options: DataOptions) -> list[str | None]:
+def _labels(table: DataTable, options: DataOptions) -> list[str | None]:
     labels = labels_as_text(table, options.label_column)
     if options.label_column and not options.classes:
         refuse_other_tasks(table, options.label_column, labels)

@@ -10,14 +10,14 @@ import pyarrow as pa
 
 from chase.core.errors import DataError
 from chase.data.pictures import RAW
-from chase.data.tabular_files import Table, class_names
+from chase.data.tabular_files import DataTable, class_names
 
 SEPARATORS = (";", "|", ",")
 MANY_NUMBERS = 20
 """More distinct numbers with decimals than this are taken for a quantity, not for classes."""
 
 
-def labels_as_text(table: Table, column: str) -> list[str | None]:
+def labels_as_text(table: DataTable, column: str) -> list[str | None]:
     """Labels by name; None where the cell is empty."""
     if not column:
         return [None] * table.rows.num_rows
@@ -39,7 +39,7 @@ def _label(cell: Any) -> str | None:
     return str(cell).strip() or None
 
 
-def refuse_other_tasks(table: Table, column: str, labels: Sequence[str | None]) -> None:
+def refuse_other_tasks(table: DataTable, column: str, labels: Sequence[str | None]) -> None:
     """Refuse what is no classification with one class per sample: several labels in a cell, or a quantity."""
     found = {label for label in labels if label}
     for mark in SEPARATORS:
@@ -57,7 +57,7 @@ def refuse_other_tasks(table: Table, column: str, labels: Sequence[str | None]) 
         )
 
 
-def _several(table: Table, column: str, why: str) -> str:
+def _several(table: DataTable, column: str, why: str) -> str:
     return (
         f"{table.path.name}: column '{column}' holds several labels per sample ({why}); chase learns one class per "
         "sample: keep one label per cell, or list these combinations as `classes`"
@@ -72,7 +72,7 @@ def _number(label: str) -> float | None:
     return value if math.isfinite(value) else None
 
 
-def owners_as_text(table: Table, column: str) -> list[str] | None:
+def owners_as_text(table: DataTable, column: str) -> list[str] | None:
     """The owner of each row, where the table has a site column; an empty cell is refused."""
     if not column:
         return None
@@ -83,7 +83,7 @@ def owners_as_text(table: Table, column: str) -> list[str] | None:
     return [str(owner).strip() for owner in owners]
 
 
-def ids_as_text(table: Table, column: str, paths: Sequence[str | None] = ()) -> list[str]:
+def ids_as_text(table: DataTable, column: str, paths: Sequence[str | None] = ()) -> list[str]:
     """The name of each sample: its cell in the id column, else its path, else its place in the file."""
     if not column:
         seen: set[str] = set()
@@ -107,7 +107,7 @@ def ids_as_text(table: Table, column: str, paths: Sequence[str | None] = ()) -> 
     return list(first)
 
 
-def image_cells(table: Table, column: str) -> tuple[list[RAW | None], list[str | None]]:
+def image_cells(table: DataTable, column: str) -> tuple[list[RAW | None], list[str | None]]:
     """Encoded images of a column (bytes, or paths beside the file), and their paths where they have one."""
     raws: list[RAW | None] = []
     paths: list[str | None] = []

@@ -24,7 +24,7 @@ TABLE_SUFFIXES = (".csv", ".tsv", ".parquet")
 
 
 @dataclass(frozen=True)
-class Table:
+class DataTable:
     """Files that were read."""
 
     path: Path
@@ -73,19 +73,19 @@ class Table:
         return self.files[owner], row - int(np.searchsorted(self.owner, owner))
 
 
-def read_table(path: Path, encoding: str = "") -> Table:
+def read_table(path: Path, encoding: str = "") -> DataTable:
     """A parquet or CSV file."""
     try:
         if path.suffix == ".parquet":
-            return Table(path, pyarrow.parquet.read_table(path, memory_map=True))
+            return DataTable(path, pyarrow.parquet.read_table(path, memory_map=True))
         read = read_csv(path, encoding)
-        return Table(path, read.rows, lines=read.lines, problems=read.problems)
+        return DataTable(path, read.rows, lines=read.lines, problems=read.problems)
     except (OSError, pa.ArrowException) as error:
         first = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise DataError(f"cannot read {path}: {first}") from None
 
 
-def read_tables(paths: Sequence[Path], encoding: str = "") -> Table:
+def read_tables(paths: Sequence[Path], encoding: str = "") -> DataTable:
     """One table of one or several files with the same columns."""
     parts = [read_table(path, encoding) for path in paths]
     if len(parts) == 1:
@@ -100,10 +100,10 @@ def read_tables(paths: Sequence[Path], encoding: str = "") -> Table:
         raise DataError(f"the shards beside {paths[0]} have different columns: {str(error).splitlines()[0]}") from None
     owner = np.repeat(np.arange(len(parts)), [part.rows.num_rows for part in parts])
     problems = tuple(problem for part in parts for problem in part.problems)
-    return Table(paths[0], whole, tuple(path.name for path in paths), owner, None, problems)
+    return DataTable(paths[0], whole, tuple(path.name for path in paths), owner, None, problems)
 
 
-def class_names(table: Table, column: str) -> tuple[str, ...]:
+def class_names(table: DataTable, column: str) -> tuple[str, ...]:
     """The class names that a Hugging Face parquet file carries for a column, if it does."""
     note = (table.rows.schema.metadata or {}).get(b"huggingface")
     if note is None:

@@ -17,7 +17,7 @@ from chase.data import columns, folders, table_cells
 from chase.data.audio import HOP, RATE, to_length
 from chase.data.options import DataOptions
 from chase.data.pictures import RAW, PictureError, read_header, read_picture, rescale, reshape
-from chase.data.tabular_files import TABLE_SUFFIXES, Table, read_table
+from chase.data.tabular_files import TABLE_SUFFIXES, DataTable, read_table
 from chase.data.texts import tokenize, tokens_of, words_of
 from chase.export.load_model import read_file
 from chase.export.trained import Trained
@@ -148,7 +148,7 @@ def _named(trained: Trained) -> tuple[str, ...]:
     return tuple(f"{c.name}:{'category' if c.values else 'number'}" for c in trained.card.columns)
 
 
-def _inputs(trained: Trained, table: Table, options: DataOptions) -> Sequence[NDArray[Any]]:
+def _inputs(trained: Trained, table: DataTable, options: DataOptions) -> Sequence[NDArray[Any]]:
     shape = trained.card.net.shape
     if trained.card.kind == "text":
         texts = ["" if cell is None else str(cell) for cell in table.cells(options.text_column, "text")]

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from chase.annotation.annotator import Answer
-from chase.annotation.opinions import COLLEAGUE, Opinion, Outcome, dawid_skene, numbered, outcome, votes_of
+from chase.annotation.opinions import COLLEAGUE, Opinion, OpinionOutcome, dawid_skene, numbered, outcome, votes_of
 from chase.home.claims import OPEN
 from chase.home.policy import Policies
 from chase.home.schema import Database
@@ -122,7 +122,7 @@ class Verdicts:
         crowd = dawid_skene(votes, len(samples), len(people), self._classes)
         return np.asarray(crowd.posterior[samples[sample]])
 
-    def _update(self, db: sqlite3.Connection, sample: int, found: Outcome) -> dict[str, Any] | None:
+    def _update(self, db: sqlite3.Connection, sample: int, found: OpinionOutcome) -> dict[str, Any] | None:
         handed, now = self.mark("handed"), time.time()
         current = self.current(sample)
 
@@ -143,7 +143,7 @@ class Verdicts:
         return current
 
     def _close_or_open(
-        self, db: sqlite3.Connection, question: Any, votes: int, stands: dict[str, Any] | None, found: Outcome
+        self, db: sqlite3.Connection, question: Any, votes: int, stands: dict[str, Any] | None, found: OpinionOutcome
     ) -> None:
         state = question["state"]
         if stands is not None and (found.state == "decided" or state not in ("waiting", "shown")):
@@ -158,7 +158,7 @@ class Verdicts:
                 (question["id"],),
             )
 
-    def _review(self, db: sqlite3.Connection, sample: int, opinions: list[Opinion], found: Outcome) -> None:
+    def _review(self, db: sqlite3.Connection, sample: int, opinions: list[Opinion], found: OpinionOutcome) -> None:
         why = ""
         if found.state == "conflict":
             why = "conflict"

@@ -38,7 +38,7 @@ BLOCK = 32
 ClientWeights = Literal["labelled", "equal", "shuffled"]
 """By number of labels (the paper's text), all alike, or label counts in random order (the authors' code)."""
 
-Part = tuple[ClientId, Arrays, float]
+Summand = tuple[ClientId, Arrays, float]
 """A client, its arrays and its weight."""
 
 Mean = tuple[dict[str, Array], dict[str, Array]]
@@ -76,7 +76,7 @@ def block_of(client: ClientId) -> int:
     return client // BLOCK
 
 
-def block_sum(parts: Sequence[Part]) -> BlockSum:
+def block_sum(parts: Sequence[Summand]) -> BlockSum:
     """The sums over clients of one block, taken in id order whatever order they come in."""
     blocks = {block_of(client) for client, _, _ in parts}
     if len(blocks) != 1:
@@ -155,9 +155,9 @@ class RunningSum:
         }
 
 
-def average(parts: Sequence[Part]) -> dict[str, Array]:
+def average(parts: Sequence[Summand]) -> dict[str, Array]:
     """The weighted mean of clients' arrays, block by block."""
-    blocks: dict[int, list[Part]] = {}
+    blocks: dict[int, list[Summand]] = {}
     for part in parts:
         blocks.setdefault(block_of(part[0]), []).append(part)
     running = RunningSum(blocks)

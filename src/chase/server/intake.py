@@ -16,7 +16,7 @@ from chase.client.contribute import SUM
 from chase.core.errors import UpdateError
 from chase.core.messages import ClientId, ClientUpdate, RoundOrder
 from chase.core.weights import Array, Arrays, part_of, prefixed, without
-from chase.server.aggregation import BlockSum, Mean, Part, RunningSum, block_of, block_sum
+from chase.server.aggregation import BlockSum, Mean, RunningSum, Summand, block_of, block_sum
 from chase.server.closed_form import MERGED, check_answer_fits, sums_only
 from chase.server.server import check_asked
 from chase.settings import Settings
@@ -42,7 +42,7 @@ def summed_arrays(update: ClientUpdate) -> dict[str, Array]:
     return {**update.weights, **prefixed(EXTRAS, update.extras)}
 
 
-def weighted(update: ClientUpdate, settings: Settings) -> Part:
+def weighted(update: ClientUpdate, settings: Settings) -> Summand:
     """The update as a part of a sum."""
     weight = 1.0 if settings.client_weights == "equal" else float(update.num_labeled)
     return update.client, summed_arrays(update), weight
@@ -68,7 +68,7 @@ class Intake:
         self._settings, self._orders = settings, orders
         self._adds_up = adds_up(settings)
         self._missing = {block: set(clients) for block, clients in blocks_of(list(orders)).items()}
-        self._waiting: dict[int, list[Part]] = {}
+        self._waiting: dict[int, list[Summand]] = {}
         self._sum = RunningSum(self._missing)
         self._updates: dict[ClientId, ClientUpdate] = {}
         self._merges = settings.learner == "closed-form" and settings.form != "isolated"

@@ -22,7 +22,7 @@ from chase.core.weights import Array, Arrays, Weights, check_fits, part_of, pref
 from chase.learning.loss_prediction import new_predictor, to_extras, with_taps
 from chase.models.catalog import NetSpec
 from chase.models.net import get_weights, start_from
-from chase.server.aggregation import Mean, Part, ServerPlan, average, client_weights, find_server
+from chase.server.aggregation import Mean, ServerPlan, Summand, average, client_weights, find_server
 from chase.server.robust import capped_shares, median, trimmed_mean
 from chase.settings import Settings
 
@@ -224,7 +224,7 @@ class Server:
         for update in updates:
             check_update(update, orders[update.client], self.extras)
 
-    def _combined(self, parts: list[Part]) -> dict[str, Array]:
+    def _combined(self, parts: list[Summand]) -> dict[str, Array]:
         """One set of arrays of several, as ``combine`` says."""
         if self.settings.combine == "median":
             return median([arrays for _, arrays, _ in parts])

@@ -26,7 +26,7 @@ from chase.server.aggregation import block_of
 from chase.server.intake import Intake, adds_up, blocks_of
 from chase.simulation.batches import plan_batches
 from chase.simulation.cluster import ClusterError, check_same, connect
-from chase.simulation.ray_actor import Job, TurnActor
+from chase.simulation.ray_actor import TurnActor, TurnJob
 from chase.simulation.worker import pack_world
 from chase.simulation.workers import TRIES, WorkerFailed
 from chase.simulation.world import World
@@ -122,7 +122,7 @@ class OnRay:
         name = f"client {batch[0]}" if len(batch) == 1 else f"clients {batch[0]} to {batch[-1]}"
         return _Call(name, send, take)
 
-    def _job(self, client: ClientId) -> Job:
+    def _job(self, client: ClientId) -> TurnJob:
         saved = self._checkpoint.where(client)
         return client, saved, None if saved is None else self._checkpoint.read_blob(saved)
 

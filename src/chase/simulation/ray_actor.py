@@ -28,7 +28,7 @@ from chase.simulation.clients import SimulatedClients
 from chase.simulation.cluster import versions
 from chase.simulation.worker import unpack_world
 
-Job = tuple[ClientId, SavedState | None, bytes | None]
+TurnJob = tuple[ClientId, SavedState | None, bytes | None]
 """A client, its state's name and its state; neither before its first turn."""
 
 
@@ -73,7 +73,7 @@ class TurnActor:
         """Processor seconds used so far, start-up aside."""
         return time.process_time() - self._began
 
-    def turns(self, number: int, order: RoundOrder, jobs: Sequence[Job], whole: Sequence[int]) -> dict[str, Any]:
+    def turns(self, number: int, order: RoundOrder, jobs: Sequence[TurnJob], whole: Sequence[int]) -> dict[str, Any]:
         """The turns of some clients; blocks of which all clients are among them (``whole``) come back added up."""
         order = self._own(number, order)
         self._states.came = {saved.sha256: blob for _, saved, blob in jobs if saved is not None and blob is not None}
