@@ -1,29 +1,74 @@
-"""The notebook of docs/library.md runs from its first cell to its last."""
+"""The notebook of docs/library.md runs in a Jupyter kernel, from its first cell to its last."""
 
 from __future__ import annotations
 
-import json
+import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
+
+import nbformat
 
 HERE = Path(__file__).parent
 NOTEBOOK = HERE.parents[1] / "docs" / "notebooks" / "library.ipynb"
 
+CELLS = (
+    """import os
+import chase
+
+class Lowest:
+    needs = frozenset()
+
+    def __init__(self, process):
+        self.process = process  # of the kernel
+
+    def select(self, pool, budget, rng):
+        if self.process == os.getpid():
+            raise RuntimeError("this should run in a worker process")
+        return pool.ids[:budget]""",
+    """class First:
+    needs = frozenset()
+
+    def select(self, pool, budget, rng):
+        return pool.ids[:budget]
+
+size = dict(clients=3, rounds=3, local_epochs=1, report=False)
+two = chase.run_experiment("digits", "two", strategy=Lowest(os.getpid()), engine="workers", workers=2, **size)
+one = chase.run_experiment("digits", "one", strategy=First, engine="inprocess", **size)
+assert two.metrics["test_accuracy"].tolist() == one.metrics["test_accuracy"].tolist()
+assert two.selections["sample"].tolist() == one.selections["sample"].tolist()
+len(two.selections)""",
+)
+
+
+def run(book: Path, at: Path) -> list[Any]:
+    """The outputs of all cells of a notebook, run by a kernel in a directory."""
+    out = at / "ran.ipynb"
+    around = {**os.environ, "IPYTHONDIR": str(at / ".ipython"), "JUPYTER_RUNTIME_DIR": str(at / ".runtime")}
+    command = [sys.executable, str(HERE / "notebook.py"), str(book), str(out)]
+    ended = subprocess.run(command, cwd=at, capture_output=True, text=True, env=around)
+    assert ended.returncode == 0, ended.stderr
+    return [output for cell in nbformat.read(out, as_version=4).cells for output in cell.get("outputs", [])]
+
 
 def test_the_notebook_runs_and_shows_frames_and_figures(tmp_path: Path) -> None:
-    out = tmp_path / "ran.ipynb"
-    command = [sys.executable, str(HERE / "notebook.py"), str(NOTEBOOK), str(out)]
-    ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
-    assert ended.returncode == 0, ended.stderr
-    outputs = [output for cell in json.loads(out.read_text())["cells"] for output in cell.get("outputs", [])]
+    outputs = run(NOTEBOOK, tmp_path)
     kinds = [kind for output in outputs for kind in output.get("data", {})]
     assert kinds.count("image/svg+xml") >= 2
     assert kinds.count("text/html") >= 2
-    printed = "".join(text for output in outputs for text in output.get("text", []))
+    printed = "".join(output["text"] for output in outputs if output["output_type"] == "stream")
     assert "round 4:" in printed
     assert "was passed as an object from Python" in printed
     assert sorted(path.name for path in (tmp_path / "runs").iterdir()) == ["chase", "own", "uncertain"]
+
+
+def test_a_class_of_a_cell_runs_in_worker_processes_of_a_kernel(tmp_path: Path) -> None:
+    """The selection happens in a worker, not in the kernel, and is the same as in one process."""
+    book = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(source) for source in CELLS])
+    nbformat.write(book, tmp_path / "own.ipynb")
+    *_, last = run(tmp_path / "own.ipynb", tmp_path)
+    assert int(last["data"]["text/plain"]) > 0
 
 
 def test_the_page_names_all_public_names() -> None:
