@@ -131,7 +131,7 @@ class TableFeatures:
             raise DataError(
                 f"the table has the columns {', '.join(c.name for c in samples.columns) or '(none)'}, and the model "
                 f"expects {', '.join(c.name for c in self.spec.columns)}: "
-                "names, kinds and categories of the columns must be the same"
+                "names, kinds and categories must be the same"
             )
 
     def _named(self, wrong: NDArray[np.bool_]) -> str:
