@@ -188,7 +188,7 @@ def test_a_site_that_is_let_out_is_gone_and_comes_back_with_a_new_key_alone(tmp_
         federation, home = real.loopback.federation, real.loopback.homes["site-c"]
         real.until(lambda s: s.get("round", 0) >= 1 and s.get("phase") == "saved")
         setup.dismiss(federation, "site-c")
-        ((out_in, who),) = real.told("let out")
+        ((out_in, who),) = real.told("removed")
         assert who == "site-c"
         with pytest.raises(FederationError, match="not accepted again"):
             setup.admit(federation, "site-c", home / "node.key.pub")

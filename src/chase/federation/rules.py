@@ -112,9 +112,9 @@ class Member:
     node: str = ""
     """Flower's id of the node with that key."""
     out: bool = False
-    """Let out: it gets no orders and does not count for the quorum; its number is not used again."""
+    """Removed: it gets no orders and does not count for the quorum; its number is not used again."""
     retired: tuple[str, ...] = ()
-    """Keys that it had before and that are never let in again."""
+    """Keys that it had before and that are never accepted again."""
 
 
 @dataclass(frozen=True)
@@ -129,7 +129,7 @@ class MemberList:
 
     @property
     def active(self) -> tuple[Member, ...]:
-        """The sites that have not been let out."""
+        """The sites that have not been removed."""
         return tuple(m for m in self.members if not m.out)
 
     def admit(self, name: str, key: str = "") -> MemberList:
@@ -155,7 +155,7 @@ class MemberList:
                 )
 
     def dismiss(self, name: str) -> MemberList:
-        """With a site let out: it stays on the list, and its number and its key are not used again."""
+        """With a site removed: it stays on the list, and its number and its key are not used again."""
         known = self.named(name)
         if known is None:
             raise FederationError(unknown("site", name, [m.name for m in self.members]))

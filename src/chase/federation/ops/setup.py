@@ -103,7 +103,7 @@ def dismiss(federation: FederationDirectory, name: str) -> None:
         launch.wait_for_port(*federation.address, PATIENCE)
         launch.unregister(federation, member.node)
     federation.keep(without)
-    Diary(federation.run).note(len(Record.open(federation.run).metrics), "let out", name)
+    Diary(federation.run).note(len(Record.open(federation.run).metrics), "removed", name)
 
 
 @dataclass
