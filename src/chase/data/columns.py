@@ -102,7 +102,7 @@ def _called_ids(names: Sequence[str]) -> list[str]:
     return usual + [name for name in names if name not in usual and _NAMED_ID.search(str(name))]
 
 
-def left_out_ids(table: Table, options: DataOptions) -> list[str]:
+def left_out_ids(table: DataTable, options: DataOptions) -> list[str]:
     """A sentence for each column that is called an id, names no rows and is not learnt from."""
     used = {spec.partition(":")[0] for spec in options.columns}
     used |= {options.label_column, options.site_column, options.id_column}
