@@ -208,6 +208,21 @@ def test_who_saw_the_answers_of_others_is_not_asked_as_an_annotator(home: Home) 
         assert (current["label"], current["rule"], current["by"]) == (0, "decision", "eva")
 
 
+def test_who_saw_only_their_own_answer_may_correct_it(home: Home) -> None:
+    ask(home, [5])
+    with served(home) as where, browser(where) as lea:
+        home.people.set_role("lea", "lead")
+        enter(lea, home, "lea")
+        lea.given()
+        assert lea.answer({"sample": 5, "label": 1, "unsure": True})["accepted"]
+        (shown,) = lea.post("/api/next", json={"want": 5, "conflicts": True}).json()["queue"]
+        assert [one["by"] for one in shown["answers"]] == ["lea"]
+        assert lea.answer({"sample": 5, "label": 2, "revise": True})["accepted"]
+        current = home.inbox.current(5)
+        assert current is not None
+        assert (current["label"], current["rule"]) == (2, "single")
+
+
 # warnings
 
 

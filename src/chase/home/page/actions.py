@@ -125,7 +125,8 @@ class Actions:
             question = self._home.inbox.question_of(review["sample"])
             if question is not None:
                 queue.append(question | {"why": review["why"], "answers": review["answers"]})
-        self._home.inbox.claims.look([question["sample"] for question in queue], person.id)
+        told = [one["sample"] for one in queue if any(said["by"] != person.name for said in one["answers"])]
+        self._home.inbox.claims.look(told, person.id)
         return queue
 
     def answer(self, person: Person, body: Json) -> Json:
