@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from support import small_settings
 
@@ -43,6 +45,37 @@ def test_open_questions_and_unanswered_orders_are_reserved() -> None:
     counts.take(late)
     allotment.answered(late)
     assert allotment.limit({0: order, 1: order})[0].allowances == {0: 1, 1: 2}
+
+
+def summed(sites: tuple[int, ...], labels: int, asked: int) -> ClientUpdate:
+    return replace(update(sites[0], labels, asked), joint=sites)
+
+
+def test_a_secure_sum_stands_for_all_its_sites_and_counts_none_of_them_twice() -> None:
+    counts = ClientCounts(3, {0: (3, 0, 0, 1, 0, 0), 1: (7, 0, 0, 0, 0, 0)})
+    assert (counts.metrics()["labels"], counts.spent) == (10, 11)
+    counts.take([summed((0, 1, 2), 12, 2)])
+    line = counts.metrics()
+    assert (line["labels"], line["clients"], counts.spent) == (12, {}, 14)
+    again = ClientCounts.resume(3, {}, line)
+    assert (again.metrics(), again.spent) == (line, 14)
+    counts.take([summed((1, 2), 9, 0)])  # client 0 dropped out of the sum: its labels are spent all the same
+    assert (counts.metrics()["labels"], counts.spent) == (9, 14)
+    counts.take([])  # no sum
+    assert (counts.metrics()["labels"], counts.metrics()["clients"]) == (9, {})
+    counts.take([update(1, 8, 0)])
+    assert counts.metrics()["labels"] == 8
+    assert list(counts.metrics()["clients"]) == ["1"]
+
+
+def test_after_a_secure_sum_nothing_stays_reserved_for_its_sites() -> None:
+    counts = ClientCounts(3, {})
+    allotment, order = Allotment(20, counts), RoundOrder("r", 3, 0, {})
+    assert allotment.limit(dict.fromkeys(range(3), order))[0].allowances == {0: 7, 1: 7, 2: 6}
+    answers = [summed((0, 1), 6, 1)]
+    counts.take(answers)
+    allotment.answered(answers)
+    assert allotment.limit(dict.fromkeys(range(2), order))[0].allowances == {0: 3, 1: 4}  # 20 - 7 - 6 of client 2
 
 
 def test_without_a_total_budget_orders_stay_as_they_are() -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from federation.real import federation_settings
+from federation.real import federation_settings, saved_state
 from federation.transports import Clock
 from federation.wire import Wire
 
@@ -204,23 +204,25 @@ def test_a_site_that_lost_its_protection_by_a_change_of_rules_does_not_take_part
 
 
 def test_rounds_under_changed_rules_wait_until_the_sites_have_accepted_them(tmp_path: Path) -> None:
-    fed = federation(tmp_path / "fed", {"rounds": 1, "clients": 3})
+    fed = federation(tmp_path / "fed", {"rounds": 2, "clients": 3})
     run(fed, wire_of(fed))
     fed.federation.keep_rules(fed.federation.changed({"secure": True}))
     record = Record.open(fed.federation.run)
-    record.keep(record.changed({"rounds": 2}))
+    record.keep(record.changed({"rounds": 3}))
     clock, accepted = Clock(), list[list[str]]()
 
     def sleep(seconds: float) -> None:
         clock.sleep(seconds)
         if not accepted and len(told(fed, "refused")) == 3:
-            assert len(Record.open(fed.federation.run).metrics) == 1
+            assert len(Record.open(fed.federation.run).metrics) == 2
             accepted.extend(approval.accept(home) for home in fed.homes.values())
 
     metrics = run_federation(fed.federation, wire_of(fed), clock, sleep)
     assert accepted == [["secure: False -> True"]] * 3
-    assert [line["took_part"] for line in metrics] == [3, 3]
-    assert [bool(line["clients"]) for line in metrics] == [True, False]  # then sums only
+    assert [line["took_part"] for line in metrics] == [3, 3, 3]
+    assert [bool(line["clients"]) for line in metrics] == [True, True, False]  # then sums only
+    assert 0 < metrics[1]["labels"] <= metrics[2]["labels"]
+    assert metrics[2]["labels"] == sum(saved_state(home).labels_spent for home in fed.homes.values())
 
 
 def test_a_run_that_is_made_longer_or_goes_back_still_keeps_its_promise(tmp_path: Path) -> None:

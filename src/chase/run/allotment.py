@@ -41,5 +41,5 @@ class Allotment:
 
     def answered(self, updates: Sequence[ClientUpdate]) -> None:
         """These clients have taken their turn: what they asked for is in the counts now."""
-        for update in updates:
-            self._reserved.pop(update.client, None)
+        for client in (client for update in updates for client in update.joint or (update.client,)):
+            self._reserved.pop(client, None)

@@ -36,25 +36,33 @@ def full(counts: Counts) -> Counts:
 
 
 class ClientCounts:
-    """The last counts of every client that has had a turn."""
+    """The last counts of every client that has had a turn; of secure sums those of the last sum, under no client."""
 
-    def __init__(self, clients: int, known: Mapping[ClientId, Counts]) -> None:
+    def __init__(self, clients: int, known: Mapping[ClientId, Counts], joint: bool = False) -> None:
         clients = max([clients, *(client + 1 for client in known)])
         self._counts: NDArray[np.int64] = np.zeros((clients, len(COUNTED)), dtype=np.int64)
         self._seen: NDArray[np.bool_] = np.zeros(clients, dtype=np.bool_)
         for client, counts in known.items():
             self._counts[client], self._seen[client] = full(counts), True
         self._total = self._counts.sum(axis=0)
+        self._joint, self._spent_before = joint, 0
 
     @classmethod
     def resume(cls, clients: int, saved: Mapping[ClientId, Counts], last: Mapping[str, Any] | None) -> ClientCounts:
         """From the checkpoint, or from the last line where the checkpoint has no counts."""
         listed = (last or {}).get("clients") or {}
         known = {int(c): tuple(int(counts.get(name, 0)) for name in COUNTED) for c, counts in listed.items()}
+        if last and not saved and last.get("clients") == {} and last["labels"]:  # of a secure sum
+            total = last | last["pools"]
+            return cls(clients, {0: tuple(int(total.get(name, 0)) for name in COUNTED)}, joint=True)
         return cls(clients, known | {client: counts for client, counts in saved.items() if counts})
 
     def take(self, updates: Sequence[ClientUpdate]) -> None:
-        """With the counts of the clients that took part."""
+        """With the counts of the clients that took part; a secure sum stands for all of them."""
+        joint = any(update.joint for update in updates)
+        if joint or (updates and self._joint):
+            self._forget()
+            self._joint = joint
         more = max((u.client + 1 for u in updates), default=0) - len(self._seen)
         if more > 0:  # sites may join a federation while it runs
             self._counts, self._seen = np.pad(self._counts, ((0, more), (0, 0))), np.pad(self._seen, (0, more))
@@ -63,11 +71,16 @@ class ClientCounts:
             self._total += now - self._counts[update.client]
             self._counts[update.client], self._seen[update.client] = now, True
 
+    def _forget(self) -> None:
+        """Begin anew, as who is in which sum is not known; what was spent stays spent."""
+        self._spent_before = self.spent
+        self._counts[:], self._seen[:], self._total[:] = 0, False, 0
+
     @property
     def spent(self) -> int:
         """Labels given and questions that are open, over all clients."""
         total = dict(zip(COUNTED, self._total.tolist(), strict=True))
-        return int(total["labels"] + total["asked"] + total["second_opinions_waiting"])
+        return max(int(total["labels"] + total["asked"] + total["second_opinions_waiting"]), self._spent_before)
 
     def metrics(self) -> dict[str, Any]:
         """The counts for a line: in all, and by client or as quantiles."""
@@ -75,6 +88,8 @@ class ClientCounts:
         found = {"labels": total["labels"], "pools": {name: total[name] for name in NAMES}}
         second = SECOND if any(total[name] for name in SECOND) else ()
         found |= {name: total[name] for name in second}
+        if self._joint:
+            return found | {"clients": {}}
         if len(self._seen) > LISTED:
             return found | {"clients_seen": int(self._seen.sum()), "client_quantiles": self._quantiles()}
         seen = np.flatnonzero(self._seen)
