@@ -58,5 +58,5 @@ def test_the_line_at_the_end_of_a_run_rounds_what_was_measured() -> None:
         "ece": 0.04449,
     }
     said = in_words(found)
-    for shown in ("accuracy 84.9%", "80.0% to 90.0%", "class: 10.0%", "balanced accuracy 85.0%", "error 0.044"):
+    for shown in ("accuracy 84.9 %", "80.0 to 90.0 %", "class: 10.0 %", "balanced accuracy 85.0 %", "error 0.044"):
         assert shown in said

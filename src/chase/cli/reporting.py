@@ -47,6 +47,7 @@ def show(
     print_table(tables.round_by_round(run, title=title))
     if tables.tracks_ev(run):
         print(tables.EV_MEANS)
+    print(tables.COLUMNS_MEAN)
     page = directory / "report.html"
     print(f"report: {page}" if page.is_file() else f"no report yet; make one with: chase report {directory}")
 

@@ -206,6 +206,7 @@ def go(experiment: Experiment, as_json: bool, page_port: int = PORT, people: Seq
     print_table(tables.round_by_round(run, title=title))
     if tables.tracks_ev(run):
         progress.say(tables.EV_MEANS)
+    progress.say(tables.COLUMNS_MEAN)
     found, main = run.confusion.get("quality"), record.settings.main_metric
     if found:
         progress.say(in_words(found, main, main_value(metrics[-1], main)))

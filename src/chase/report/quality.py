@@ -81,9 +81,10 @@ def _reliability(label: str, found: Mapping[str, Any]) -> ReportTable:
 def in_words(found: Mapping[str, Any], main: str = "accuracy", value: float | None = None) -> str:
     """The end of a run in one line; the main metric and its value come first where it is not accuracy."""
     low, high = found["accuracy_interval"]
-    first = "" if main == "accuracy" or value is None else f"{main_name(main)} {value:.1%} (the main metric); "
+    first = "" if main == "accuracy" or value is None else f"{main_name(main)} {100 * value:.1f} % (the main metric); "
     return (
-        f"{first}accuracy {found['accuracy']:.1%}, 95 % interval {low:.1%} to {high:.1%} over {found['tested']} test "
-        f"samples; always the most frequent class: {found['majority_accuracy']:.1%}; balanced accuracy "
-        f"{found['balanced_accuracy']:.1%}; calibration error {found['ece']:.3f}"
+        f"{first}accuracy {100 * found['accuracy']:.1f} %, 95 % interval {100 * low:.1f} to {100 * high:.1f} %, over "
+        f"{found['tested']} test samples; by always predicting the most frequent class: "
+        f"{100 * found['majority_accuracy']:.1f} %; balanced accuracy {100 * found['balanced_accuracy']:.1f} %; "
+        f"calibration error {found['ece']:.3f}"
     )

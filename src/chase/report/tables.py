@@ -176,6 +176,11 @@ def round_by_round(run: RunData, most: int = 8, title: str = "") -> ReportTable:
 
 
 EV_MEANS = "EV (epistemic variation): how often the predicted class of a sample changed between epochs of training."
+COLUMNS_MEAN = (
+    "Labels: given by annotators, without the initial ones. Dormant: samples that are left out for now because their "
+    "prediction did not change. Inferred per client: unlabelled samples that a client ran through a model."
+)
+"""What stands below ``round_by_round``."""
 
 
 def tracks_ev(run: RunData) -> bool:
