@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -29,7 +30,10 @@ def test_a_run_is_shown_with_its_curves(chase, run_dir: Path) -> None:
     assert shown.code == 0
     assert "round 3/3" in shown.out
     assert "accuracy, %" in shown.out
-    assert "pools" in shown.out
+    assert re.search(r"samples  labelled \d+, unlabelled \d+, asked 0, dormant \d+, set aside 0", shown.out)
+    titles = ("accuracy, %", "test loss", "labels", "seconds per round")
+    ends = {line.index(title) + len(title) for title in titles for line in shown.out.splitlines()[1:] if title in line}
+    assert len(ends) == 1, "the values stand below each other"
     assert "left" not in shown.out.splitlines()[0]
 
 

@@ -20,6 +20,7 @@ from chase.cli.options import SetOpt
 from chase.client.build import check_device
 from chase.core.address import host_port
 from chase.core.errors import ChaseError, FederationError
+from chase.core.pools import in_words
 from chase.core.text import split_list
 from chase.data.options import DataOptions
 from chase.data.texts import Tokens
@@ -162,7 +163,7 @@ def status(home: HomeArg, as_json: JsonOpt = False) -> None:
         print(json.dumps(found))
         return
     table = Table(title=f"{found['site']}: {len(found['classes'])} classes", title_justify="left", show_header=False)
-    rows = {name.replace("_", " "): size for name, size in found["pools"].items()}
+    rows = {in_words(name): size for name, size in found["pools"].items()}
     rows |= {"held out": found["held_out"], "labels given": found["labels_given"]}
     rows |= {"open questions": found["open_questions"], "turns": found["turns"]}
     rows |= {

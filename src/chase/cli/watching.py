@@ -15,6 +15,7 @@ from rich.text import Text
 from chase.cli.terminal import screen
 from chase.core.errors import RunDirectoryError
 from chase.core.files import held_by
+from chase.core.pools import in_words
 from chase.report.cells import NONE, number
 from chase.report.runs import RunData, is_run, read_run
 from chase.report.tables import EV_MEANS, duration, tracks_ev
@@ -119,6 +120,9 @@ def one_line(name: str, run: RunData, wanted: int = 0) -> str:
     return text + (f"  {duration(left(run, rounds))} left" if done else "")
 
 
+WIDE = len("seconds per round")
+
+
 def run_lines(run: RunData) -> list[RenderableType]:
     """A run with its curves."""
     s = run.settings
@@ -134,12 +138,10 @@ def run_lines(run: RunData) -> list[RenderableType]:
     ):
         shown = str(number(run.last(key), digits, scale))
         if shown != NONE:
-            lines.append(Text(f"{title:>16}  {shown:>9}  {spark(run.series(key))}"))
-    if tracks_ev(run):
-        lines.append(Text(EV_MEANS))
-    pools = run.metrics[-1].get("pools", {})
-    lines.append(Text(f"{'pools':>16}  " + ", ".join(f"{name} {count}" for name, count in pools.items())))
-    return lines
+            lines.append(Text(f"{title:>{WIDE}}  {shown:>9}  {spark(run.series(key))}"))
+    pools = ", ".join(f"{in_words(name)} {count}" for name, count in run.metrics[-1].get("pools", {}).items())
+    lines.append(Text(f"{'samples':>{WIDE}}  {pools}"))
+    return [*lines, Text(EV_MEANS)] if tracks_ev(run) else lines
 
 
 def study_lines(plan: StudyPlan) -> tuple[list[RenderableType], bool]:

@@ -26,6 +26,11 @@ SampleIds = NDArray[np.int64]
 NAMES = ("labeled", "unlabeled", "asked", "dormant", "set_aside")
 
 
+def in_words(pool: str) -> str:
+    """The name of a pool as people read it."""
+    return {"labeled": "labelled", "unlabeled": "unlabelled", "set_aside": "set aside"}.get(pool, pool)
+
+
 def as_ids(ids: ArrayLike) -> SampleIds:
     """Ids as a sorted int64 array; a repeated id is refused."""
     array = np.sort(np.asarray(ids, dtype=np.int64).reshape(-1))

@@ -21,6 +21,8 @@ from matplotlib.colors import LogNorm
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, NullFormatter
 
+from chase.core.pools import in_words
+
 INK, GRID, PAPER = "#010203", "#040506", "#070809"
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8c8c8c", INK, "#8f6b2e")
 """Okabe and Ito's, their black as the ink of the page; a brown for their yellow, which a light page swallows."""
@@ -47,13 +49,14 @@ class Fill:
         return {"facecolor": self.colour, "hatch": self.hatch, "edgecolor": PAPER, "linewidth": 0.4}
 
 
-POOLS = {
-    "labeled": ("labelled", Fill("#0072b2")),
-    "asked": ("asked", Fill("#e69f00", "xxx")),
-    "unlabeled": ("unlabelled", Fill("#9ad0f0")),
-    "dormant": ("dormant", Fill("#9aa1a8", "///")),
-    "set_aside": ("set aside", Fill("#cc79a7", "---")),
+_FILLS = {
+    "labeled": Fill("#0072b2"),
+    "asked": Fill("#e69f00", "xxx"),
+    "unlabeled": Fill("#9ad0f0"),
+    "dormant": Fill("#9aa1a8", "///"),
+    "set_aside": Fill("#cc79a7", "---"),
 }
+POOLS = {pool: (in_words(pool), fill) for pool, fill in _FILLS.items()}
 """Pools from the bottom of a stack to its top: what they are called and how they are filled."""
 
 _VARIABLES = {INK: "var(--ink)", GRID: "var(--grid)", PAPER: "var(--paper)", "#0072b2": "var(--blue)"}
