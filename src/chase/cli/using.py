@@ -92,7 +92,7 @@ def predict_files(
         rows.writerows(flat(p, top) for p in found)
     else:
         cells: list[list[Cell]] = [[p.id, best(p), p.error or p.note or "-", number(p.probability, 3)] for p in found]
-        print_table(ReportTable(("id", "class", "changed to fit", "probability"), cells, text_columns=3))
+        print_table(ReportTable(("id", "class", "converted", "probability"), cells, text_columns=3))
     if failed:
         print(f"chase: {failed}", file=sys.stderr)
         raise typer.Exit(1)
@@ -101,7 +101,7 @@ def predict_files(
 def best(prediction: Prediction) -> str:
     """The class, and the next ones where more than one is wanted."""
     more = [f"{name} {share:.3f}" for name, share in prediction.top[1:]]
-    return prediction.label + (f" (then {', '.join(more)})" if more else "")
+    return prediction.label + (f" (next: {', '.join(more)})" if more else "")
 
 
 def as_object(prediction: Prediction) -> dict[str, object]:
