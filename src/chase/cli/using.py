@@ -92,7 +92,7 @@ def predict_files(
         rows.writerows(flat(p, top) for p in found)
     else:
         cells: list[list[Cell]] = [[p.id, best(p), p.error or p.note or "-", number(p.probability, 3)] for p in found]
-        print_table(ReportTable(("id", "class", "converted", "probability"), cells, text_columns=3))
+        print_table(ReportTable(("id", "class", "note", "probability"), cells, text_columns=3))
     if failed:
         print(f"chase: {failed}", file=sys.stderr)
         raise typer.Exit(1)
