@@ -20,17 +20,21 @@ def _setting(default: Any, help: str, low: float = 0, high: float = 0, choices: 
 class Policy:
     """The settings of a home's labelling; they hold from the next question on."""
 
-    answers_per_sample: int = _setting(1, "Answers per sample, each by another person", 1, 20)
-    overlap: float = _setting(1.0, "Share of the questions that get so many answers", 0, 1)
+    answers_per_sample: int = _setting(1, "Answers per sample, by different people", 1, 20)
+    overlap: float = _setting(1.0, "Share of the questions that get this many answers", 0, 1)
     rule: str = _setting("majority", "Rule that makes one label of several answers", choices=RULES)
     second_opinions: int = _setting(0, "Second opinions per request at most (0: as the run says)", 0, 1000)
     gold_share: float = _setting(0.0, "Share of gold questions (with a known answer) mixed in", 0, 0.5)
     gold_warning: float = _setting(0.8, "Warn below this share of right answers to gold questions", 0, 1)
-    reveal: str = _setting("own", "When people see the model's prediction", choices=("own", "after", "before", "never"))
-    read_to_end: bool = _setting(False, "No label before a text was read to its end")
+    reveal: str = _setting(
+        "own",
+        "When people see the model's prediction (own: as each person chooses)",
+        choices=("own", "after", "before", "never"),
+    )
+    read_to_end: bool = _setting(False, "A text must be read to its end before it is labelled")
     goal: int = _setting(0, "Answers per person and day to aim for (0: none)", 0, 100_000)
-    idle_minutes: int = _setting(0, "End a session after so many idle minutes (0: never)", 0, 1440)
-    session_hours: int = _setting(0, "End a session after so many hours (0: a month)", 0, 720)
+    idle_minutes: int = _setting(0, "End a session after this many idle minutes (0: never)", 0, 1440)
+    session_hours: int = _setting(0, "End a session after this many hours (0: a month)", 0, 720)
 
     def __post_init__(self) -> None:
         for one in fields(self):

@@ -112,7 +112,7 @@ export class Grid {
       tile.tabIndex = place === this.at ? 0 : -1;
     });
     const count = this.selected.size;
-    this.hint.textContent = count ? `${count} selected: choose their class` : this.advice();
+    this.hint.textContent = count ? `${count} selected: choose ${count === 1 ? "its" : "their"} class` : this.advice();
     document.getElementById("select-all").textContent =
       count && count === this.labelable.length ? "Select none" : "Select all";
   }
