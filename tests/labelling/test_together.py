@@ -169,7 +169,7 @@ def test_the_lead_sees_everybody_and_sets_the_policy(home: Home, desk: Desk) -> 
     expect(page.get_by_role("row", name="anna and ben 4 50 %")).to_be_visible()
     expect(page.get_by_role("row", name="dog 4 ")).to_be_visible()
     page.get_by_label("When people see the model's prediction").select_option("never")
-    page.get_by_label("End a session after so many idle minutes").fill("15")
+    page.get_by_label("End a session after this many idle minutes").fill("15")
     page.get_by_role("button", name="Save the policy").click()
     expect(page.locator("#banner")).to_contain_text("The policy is saved")
     assert (home.policies.read().reveal, home.policies.read().idle_minutes) == ("never", 15)
