@@ -168,7 +168,7 @@ def status(home: HomeArg, as_json: JsonOpt = False) -> None:
     rows |= {"open questions": found["open_questions"], "turns": found["turns"]}
     rows |= {
         "last round": "-" if found["last_round"] is None else found["last_round"],
-        "labelled by": found["annotator"],
+        "labelled by": "people, on the page" if found["annotator"] == "page" else found["annotator"],
     }
     for name, value in rows.items():
         table.add_row(name, str(value))

@@ -88,6 +88,8 @@ def render(federation: FederationDirectory, links: dict[str, str]) -> Renderable
         bad = (str(now[what].get(name, 0)) for what in ("clipped", "refused"))
         sites.add_row(name, node, Text(word, style=COLOURS.get(word, "")), seconds, str(late), *bad)
     parts += [sites, _rounds(now["metrics"])]
+    if not now["sites"]:
+        parts.append(Text("no site yet: admit each with `chase federation admit`"))
     parts += [Text(told(e), style="dim") for e in now["events"]]
     parts += [Text(f"label for {name}: {url}") for name, url in links.items()]
     return Group(*parts)
