@@ -18,7 +18,7 @@ from chase.federation.diary import Diary
 from chase.federation.health import federation_problems, metrics_text, site_problems
 from chase.federation.ops import certificates, keys
 from chase.federation.rules import FederationDirectory, Rules
-from chase.federation.status_view import lateness, phase_now, rounds_of, told
+from chase.federation.status_view import lateness, phase_now, rounds_of, snapshot, told
 from chase.home.inbox import Given
 from chase.run.record import Record
 from chase.site import turn
@@ -34,11 +34,14 @@ def federation(tmp_path: Path) -> FederationDirectory:
 
 
 def test_a_federation_that_is_down_is_not_healthy_whatever_it_said_last(federation: FederationDirectory) -> None:
-    Diary(federation.run).show(phase="round", round=2)
+    Diary(federation.run).show(phase="round", round=2, sites={"site-a": "training"})
     found = federation_problems(federation)
     assert any("nothing is served" in line for line in found)
     assert any("although the last recorded phase is 'round'" in line for line in found)
     assert phase_now(federation.run, "round") == "stopped (was: round)"
+    assert snapshot(federation)["sites"] == {"site-a": "not known (was: training)"}
+    with Record.open(federation.run).held():
+        assert snapshot(federation)["sites"] == {"site-a": "training"}
     Diary(federation.run).show(phase="failed", why="the disk is full")
     assert "the run has failed: the disk is full" in federation_problems(federation)
     runner = CliRunner()

@@ -26,8 +26,12 @@ def snapshot(federation: FederationDirectory) -> dict[str, Any]:
     stands, metrics = state(federation.run), record.metrics
     sites = {m.name: str(stands.get("sites", {}).get(m.name, "not seen")) for m in federation.roster.members}
     sites |= {name: str(word) for name, word in stands.get("sites", {}).items() if name not in sites}
+    before = str(stands.get("phase", "not begun"))
+    phase = phase_now(federation.run, before)
+    if phase != before:  # nobody looks at the sites now
+        sites = {name: word if word == "not seen" else f"not known (was: {word})" for name, word in sites.items()}
     return {
-        "phase": phase_now(federation.run, str(stands.get("phase", "not begun"))),
+        "phase": phase,
         "why": stands.get("why", ""),
         "round": len(metrics),
         "rounds": record.settings.rounds,
