@@ -18,6 +18,9 @@ import httpx
 import numpy as np
 import pytest
 from PIL import Image
+from typer.testing import CliRunner
+
+from chase.cli.main import app
 
 CHASE = [sys.executable, "-c", "from chase.cli import main; main()"]
 CLASSES = ("bag", "coat")
@@ -119,10 +122,9 @@ def test_every_label_of_a_session_is_found_again_by_its_own_id(
     )
     assert len(given) >= 6
     out = tmp_path / "elsewhere" / "the labels.csv"
-    done = subprocess.run(
-        [*CHASE, "label", "export", str(run / "home"), "--out", str(out)], cwd=tmp_path, capture_output=True, text=True
-    )
-    assert done.returncode == 0, done.stderr
+    monkeypatch.chdir(tmp_path)
+    done = CliRunner().invoke(app, ["label", "export", str(run / "home"), "--out", str(out)])
+    assert done.exit_code == 0, done.output
     with out.open(newline="", encoding="utf-8") as file:
         people = {row["name"]: row["class"] for row in csv.DictReader(file) if row["annotator"] == "annotator"}
     assert people == given
