@@ -14,7 +14,7 @@ LOGGERS = {"tensorboard": "torch.utils.tensorboard", "mlflow": "mlflow"}
 RECOMMENDED = "recommended"
 """A strategy's name that stands for ``RECOMMENDATION``."""
 RECOMMENDATION: dict[str, Any] = {"learner": "closed-form", "strategy": "margin"}
-"""What the study ``recommend`` found best; docs/decisions/0062 says how, and how far the choice is provisional."""
+"""What the study ``recommend`` found best; docs/decisions/0062 says how."""
 FEATURES = ("patches", "hashed-text", "table", "given", "net")
 """Feature maps of the closed-form learner."""
 
