@@ -2,13 +2,26 @@
 
 from __future__ import annotations
 
+import os
 import sys
 
 from chase.brief import answer
 
 
 def main() -> None:
-    """Entry point. Importing takes a second or two, and Ctrl-C in that time is no error."""
+    """Entry point. Whoever reads the output may stop reading: that is no error to tell of."""
+    try:
+        try:
+            _answer()
+        finally:
+            sys.stdout.flush()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python flushes once more as it ends
+        sys.exit(141)
+
+
+def _answer() -> None:
+    """Importing takes a second or two, and Ctrl-C in that time is no error."""
     at_once = answer(sys.argv[1:])
     if at_once is not None:
         print(at_once)

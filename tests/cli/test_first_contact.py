@@ -103,6 +103,19 @@ def test_help_and_version_come_at_once_and_help_names_every_command():
         assert os.times().children_user - before < 0.5
 
 
+@pytest.mark.parametrize("words", [["run", "--help"], ["list", "settings"]])
+def test_a_reader_that_stops_reading_gets_no_traceback(words):
+    """As in `chase run --help | head -1`."""
+    pipe = subprocess.Popen(
+        [sys.executable, "-m", "chase", *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert pipe.stdout is not None
+    pipe.stdout.close()
+    _, err = pipe.communicate(timeout=120)
+    assert err == ""
+    assert pipe.returncode == (141 if "--help" in words else 1)  # the second as click says it
+
+
 def test_the_kept_help_is_that_of_the_commands(chase):
     from chase.cli.main import app
 
