@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import datetime
+import shutil
+import sqlite3
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from site_room.sites import first_order, now, play, tiny_settings, tiny_site
@@ -12,7 +15,7 @@ from typer.testing import CliRunner
 
 from chase.cli.federation import change_run, say_gathering
 from chase.cli.main import app
-from chase.core.errors import ChaseError, CheckpointError, FederationError, RunDirectoryError
+from chase.core.errors import ChaseError, CheckpointError, FederationError, LabelError, RunDirectoryError
 from chase.core.messages import RoundOrder
 from chase.federation.diary import Diary
 from chase.federation.health import federation_problems, metrics_text, site_problems
@@ -159,6 +162,26 @@ def test_flipped_bits_in_a_sample_are_found_named_at_the_site_and_refused_by_the
     assert turn.objections(site, settings, own) == [
         "1 samples are damaged at the site: `chase site health` there names them"
     ]
+
+
+def test_health_of_a_site_names_a_full_disk_also_where_its_inbox_cannot_be_opened(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = tmp_path / "home"
+    tiny_site(home, 1).close()
+
+    def full(*_: object, **__: object) -> sqlite3.Connection:
+        raise sqlite3.OperationalError("disk I/O error")
+
+    monkeypatch.setattr(sqlite3, "connect", full)
+    done = CliRunner().invoke(app, ["site", "health", str(home)])
+    assert isinstance(done.exception, LabelError)  # space is left: the file itself is bad
+    assert "cannot be read as an inbox: disk I/O error" in str(done.exception)
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=0))
+    done = CliRunner().invoke(app, ["site", "health", str(home)])
+    assert done.exit_code == 1
+    assert f"only 0 MB are free on the disk of {home}\n" in done.output
+    assert "cannot be opened: no space is left on the disk: free some" in done.output
 
 
 def answer_all(site: Site) -> dict[int, int]:

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from chase.core.errors import ChaseError
+from chase.core.errors import ChaseError, LabelError
 
 DirArg = Annotated[Path, typer.Argument(help="The federation's directory, at the server.")]
 HomeArg = Annotated[Path, typer.Argument(help="The site's directory.")]
@@ -99,10 +99,16 @@ def metrics(
 
 def site_health(home: HomeArg) -> None:
     """Check connection, samples, disk and proposed settings; exit code 0 if there are no problems, 1 otherwise."""
-    from chase.federation.health import site_problems
+    from chase.federation.health import disk_problems, site_problems
     from chase.site.place import Site
 
-    say(site_problems(Site(home)))
+    try:
+        say(site_problems(Site(home)))
+    except LabelError as error:
+        full = disk_problems(home) if home.is_dir() else []
+        if not full:
+            raise
+        say([*full, str(error)])
 
 
 def accept(home: HomeArg) -> None:

@@ -25,7 +25,8 @@ QUIET = 60.0
 """Seconds beyond the deadline after which a state that does not change is stale."""
 
 
-def _disk(path: Path) -> list[str]:
+def disk_problems(path: Path) -> list[str]:
+    """A sentence where little space is left."""
     free = shutil.disk_usage(path).free
     return [f"only {free >> 20} MB are free on the disk of {path}"] if free < LEAST_SPACE else []
 
@@ -43,7 +44,7 @@ def _certificates(federation: FederationDirectory) -> list[str]:
 
 def federation_problems(federation: FederationDirectory) -> list[str]:
     """What is wrong at the server; nothing if all is well."""
-    found, now = _certificates(federation) + _disk(federation.path), state(federation.run)
+    found, now = _certificates(federation) + disk_problems(federation.path), state(federation.run)
     jobs, phase = running(federation.path / "processes.json"), str(now.get("phase", ""))
     if not jobs:
         found.append(f"nothing is served: run `chase federation serve {federation.path}`")
@@ -78,7 +79,7 @@ def stale_for(federation: FederationDirectory) -> float:
 
 def site_problems(site: Site) -> list[str]:
     """What is wrong at a site; nothing if all is well."""
-    found = _disk(site.path)
+    found = disk_problems(site.path)
     jobs = running(site.path / "processes.json")
     if not jobs:
         found.append("it is not connected: run `chase site connect`")

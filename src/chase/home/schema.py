@@ -8,6 +8,7 @@ kill leaves all of it or nothing, and answers are numbered in the order in which
 from __future__ import annotations
 
 import secrets
+import shutil
 import sqlite3
 import threading
 from collections.abc import Iterator
@@ -19,6 +20,8 @@ from chase.core.errors import LabelError
 FORMAT = 4
 """Version of the tables."""
 BUSY_SECONDS = 30.0
+LEAST_SPACE = 1 << 20
+"""Bytes that SQLite needs for the files beside an inbox, with room to spare."""
 
 TABLES = """
 CREATE TABLE meta (key TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;
@@ -207,6 +210,8 @@ class Database:
             self._prepare()
             self._connection.execute("PRAGMA foreign_keys = ON")
         except sqlite3.DatabaseError as error:
+            if shutil.disk_usage(path.parent).free < LEAST_SPACE:
+                raise LabelError(f"{path} cannot be opened: no space is left on the disk: free some") from None
             raise LabelError(f"{path} cannot be read as an inbox: {error}") from None
 
     def _prepare(self) -> None:
