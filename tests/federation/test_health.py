@@ -17,7 +17,7 @@ from chase.cli.federation import change_run, say_gathering
 from chase.cli.main import app
 from chase.core.errors import ChaseError, CheckpointError, FederationError, LabelError, RunDirectoryError
 from chase.core.messages import RoundOrder
-from chase.federation.diary import Diary
+from chase.federation.diary import Diary, events
 from chase.federation.health import federation_problems, metrics_text, site_problems
 from chase.federation.ops import certificates, keys
 from chase.federation.rules import FederationDirectory, Rules
@@ -238,3 +238,14 @@ def test_who_is_late_and_how_slow_is_told_by_site() -> None:
         {"sites": {"seconds": {"a": 2.0}, "late": [], "missing": ["b"]}},
     ]
     assert lateness(lines) == {"a": (2.0, 0), "b": (75.0, 2)}
+
+
+def test_events_after_a_line_that_a_full_disk_has_cut_are_still_told(federation: FederationDirectory) -> None:
+    diary = Diary(federation.run)
+    diary.note(1, "joined", "site-a")
+    with (federation.run / "events.jsonl").open("a") as file:
+        file.write('{"time": 17948, "round": 0, ')
+    diary.note(2, "refused", "site-b", "why")
+    diary.note(3, "finished")
+    assert [(e["round"], e["what"]) for e in events(federation.run)] == [(1, "joined"), (2, "refused"), (3, "finished")]
+    assert "chase_events_total 3\n" in metrics_text(federation)

@@ -119,13 +119,19 @@ def to_jsonl(lines: Iterable[Mapping[str, Any]]) -> str:
 
 
 def append_jsonl(path: Path, lines: Iterable[Mapping[str, Any]]) -> None:
-    """Add lines at the end of a file and flush them."""
-    with writing(path), path.open("a", encoding="utf-8") as file:
-        file.write(to_jsonl(lines))
+    """Add lines at the end of a file and flush them; they never continue a line that was torn, by a full disk say."""
+    with writing(path), path.open("ab+") as file:
+        end = file.seek(0, os.SEEK_END)
+        file.seek(max(0, end - 1))
+        whole = file.read(1) in (b"", b"\n")
+        file.write((b"" if whole else b"\n") + to_jsonl(lines).encode())
 
 
-def read_jsonl(path: Path) -> list[dict[str, Any]]:
-    """The whole lines of a JSONL file, plain or with ``.gz`` after its name; a torn last line is left out."""
+def read_jsonl(path: Path, skip_torn: bool = False) -> list[dict[str, Any]]:
+    """The whole lines of a JSONL file, plain or with ``.gz`` after its name, up to one that is torn.
+
+    ``skip_torn``: also those after a torn one, for files whose lines do not build on each other.
+    """
     packed = path.with_name(f"{path.name}.gz")
     if not path.exists() and not packed.exists():
         return []
@@ -137,7 +143,8 @@ def read_jsonl(path: Path) -> list[dict[str, Any]]:
         try:
             lines.append(json.loads(text))
         except json.JSONDecodeError:
-            break
+            if not skip_torn:
+                break
     return lines
 
 

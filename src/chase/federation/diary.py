@@ -38,7 +38,7 @@ def round_time() -> float:
 
 def events(run: Path) -> list[dict[str, Any]]:
     """The events of a run directory."""
-    return read_jsonl(run / "events.jsonl")
+    return read_jsonl(run / "events.jsonl", skip_torn=True)
 
 
 def state(run: Path) -> dict[str, Any]:

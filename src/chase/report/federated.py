@@ -29,7 +29,7 @@ def _of(run: RunData) -> tuple[Markup, Markup]:
     rounds = tables.ReportTable(
         ("round", "took part", *COLUMNS), [_round(line) for line in lines], text_columns=len(COLUMNS) + 2
     )
-    events = read_jsonl(run.path / "events.jsonl")
+    events = read_jsonl(run.path / "events.jsonl", skip_torn=True)
     history = tables.ReportTable(
         ("round", "site", "what", "why"),
         [[str(e.get(key) or "") for key in ("round", "site", "what", "why")] for e in events[-MOST:]],
