@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from contextlib import suppress
 
 from chase.brief import answer
 
@@ -11,10 +12,14 @@ from chase.brief import answer
 def main() -> None:
     """Entry point. Whoever reads the output may stop reading: that is no error to tell of."""
     try:
-        try:
-            _answer()
-        finally:
-            sys.stdout.flush()
+        _answer()
+    finally:
+        _flush()
+
+
+def _flush() -> None:
+    try:
+        sys.stdout.flush()
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python flushes once more as it ends
         sys.exit(141)
@@ -24,7 +29,8 @@ def _answer() -> None:
     """Importing takes a second or two, and Ctrl-C in that time is no error."""
     at_once = answer(sys.argv[1:])
     if at_once is not None:
-        print(at_once)
+        with suppress(BrokenPipeError):
+            print(at_once)
         return
     try:
         from chase.cli import main as start

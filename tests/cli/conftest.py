@@ -16,7 +16,7 @@ from chase.run.experiment import Experiment
 
 
 @dataclass(frozen=True)
-class OpinionOutcome:
+class CommandResult:
     """What a command left on the screen."""
 
     code: int
@@ -25,10 +25,10 @@ class OpinionOutcome:
 
 
 @pytest.fixture
-def chase(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., OpinionOutcome]:
+def chase(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., CommandResult]:
     """Runs ``chase ARGUMENTS`` and catches its exit code and output."""
 
-    def run(*arguments: object) -> OpinionOutcome:
+    def run(*arguments: object) -> CommandResult:
         monkeypatch.setattr(sys, "argv", ["chase", *map(str, arguments)])
         monkeypatch.setenv("COLUMNS", "120")
         capsys.readouterr()
@@ -38,7 +38,7 @@ def chase(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -
         except SystemExit as end:
             code = end.code if isinstance(end.code, int) else int(end.code is not None)
         out, err = capsys.readouterr()
-        return OpinionOutcome(code, out, err)
+        return CommandResult(code, out, err)
 
     return run
 

@@ -97,6 +97,12 @@ def test_a_run_that_cannot_be_is_refused_and_leaves_nothing(chase: Chase, argume
     assert list(Path.cwd().iterdir()) == []
 
 
+def test_an_option_that_was_renamed_is_told_by_its_new_name(chase: Chase) -> None:
+    assert "--agreement is now called --contract" in chase.refused(
+        "site", "init", "home", "--data", "x", "--id", "a", "--agreement", "contract.json"
+    )
+
+
 def test_a_settings_file_that_is_no_toml_is_named(chase: Chase) -> None:
     Path("mine.toml").write_text("rounds = = 3")
     assert "mine.toml is not valid TOML" in chase.refused("run", "mine.toml")

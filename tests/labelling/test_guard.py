@@ -193,6 +193,7 @@ def test_people_can_be_named_for_a_run() -> None:
     assert annotators(["page"]) == ("page", [])
     assert annotators(["oracle"]) == ("oracle", [])
     assert annotators(["team"]) == ("team", [])  # simulated, not a person of this name
+    assert annotators(["thea", "paige"]) == ("page", ["thea", "paige"])  # people, though team and page are near
     assert annotators(["my.module:Crowd"]) == ("my.module:Crowd", [])
     with pytest.raises(SettingsError, match="--annotator team cannot be combined with other annotators"):
         annotators(["anna", "team"])

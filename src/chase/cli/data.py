@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from chase import settings as settings_room
+from chase.cli.groups_help import CommandGroup
 from chase.data import hub, sources
 from chase.data.known import KNOWN
 from chase.data.oddities import oddities
@@ -39,7 +40,12 @@ SHOWN = 30
 
 def register(app: typer.Typer) -> None:
     """Add the commands."""
-    data = typer.Typer(help="Data sets: list, fetch and inspect them.", no_args_is_help=True, rich_markup_mode=None)
+    data = typer.Typer(
+        cls=CommandGroup,
+        help="Data sets: list, fetch and inspect them.",
+        no_args_is_help=True,
+        rich_markup_mode=None,
+    )
     data.command("list", epilog="Example: chase data list --data-dir data")(show_names)
     data.command("get", epilog="Example: chase data get cifar10 --data-dir data")(get)
     data.command("inspect", epilog="Example: chase data inspect reviews.csv --set text_column=comment")(inspect)

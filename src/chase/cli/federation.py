@@ -16,6 +16,7 @@ from rich.live import Live
 
 from chase import settings as settings_room
 from chase.cli.federation_care import register_federation
+from chase.cli.groups_help import CommandGroup
 from chase.cli.options import SetOpt
 from chase.core.address import host_port
 from chase.core.errors import FederationError
@@ -42,7 +43,7 @@ PresetOpt = Annotated[str, typer.Option("--preset", "-p", help="Preset or TOML f
 
 def register(app: typer.Typer) -> None:
     """Add the commands."""
-    group = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
+    group = typer.Typer(cls=CommandGroup, no_args_is_help=True, rich_markup_mode=None)
     group.command("up", epilog="Example: chase federation up --sites 3 --set rounds=5")(up)
     group.command("down", epilog="Example: chase federation down federation")(down)
     group.command("status", epilog="Example: chase federation status federation")(status)

@@ -7,9 +7,9 @@ from typing import Annotated, Any, Literal
 
 import click
 import typer
-from typer.core import TyperGroup
 
 from chase.cli import team
+from chase.cli.groups_help import CommandGroup
 from chase.cli.label_sync import sync_labels
 from chase.core.errors import LabelError
 from chase.core.operator import operator
@@ -28,7 +28,7 @@ AnnotatorOpt = Annotated[
 ]
 
 
-class PageByDefault(TyperGroup):
+class PageByDefault(CommandGroup):
     """``chase label HOME`` serves the page; ``chase label export HOME`` and the like are commands."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:

@@ -15,6 +15,9 @@ from chase.core.errors import ChaseError
 
 typer.core.HAS_RICH = False  # else help texts show "\[default: 30]": typer escapes for rich even when it is off
 
+RENAMED = {"--agreement": "--contract"}
+"""Options that had another name."""
+
 app = typer.Typer(
     name="chase",
     help="Federated active learning: CHASe, other methods to compare it with, and a labelling page.",
@@ -51,6 +54,11 @@ def _root(
     """Federated active learning, from settings to report."""
 
 
+def _usage(error: click.UsageError) -> str:
+    help_of = f" (see `{error.ctx.command_path} --help`)" if error.ctx is not None else ""
+    return f"chase: {error.format_message().rstrip('.')}{help_of}"
+
+
 def main() -> None:
     """Entry point of the console script."""
     for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
@@ -61,9 +69,12 @@ def main() -> None:
     except click.exceptions.NoArgsIsHelpError as error:
         error.show()
         sys.exit(2)
-    except click.UsageError as error:  # an unknown option, a number out of its range
-        help_of = f" (see `{error.ctx.command_path} --help`)" if error.ctx is not None else ""
-        print(f"chase: {error.format_message().rstrip('.')}{help_of}", file=sys.stderr)
+    except click.NoSuchOption as error:
+        named = RENAMED.get(error.option_name)
+        print(f"chase: {error.option_name} is now called {named}" if named else _usage(error), file=sys.stderr)
+        sys.exit(2)
+    except click.UsageError as error:  # a number out of its range, a missing argument
+        print(_usage(error), file=sys.stderr)
         sys.exit(2)
     except click.Abort:
         sys.exit(1)

@@ -130,8 +130,10 @@ def annotators(given: list[str]) -> tuple[str | None, list[str]]:
         raise SettingsError(
             f"--annotator {simulated[0]} cannot be combined with other annotators; given: {', '.join(given)}"
         )
+    # Whoever mistypes page or team gets a page; whoever is called Thea must not be taken for a team.
+    others = sorted(known - {"page", "team"})
     for name in names:
-        if near := difflib.get_close_matches(name, known, n=1, cutoff=0.75):
+        if near := difflib.get_close_matches(name, others, n=1, cutoff=0.75):
             raise SettingsError(
                 f"unknown annotator '{name}'; did you mean '{near[0]}'? Or use another name for the person."
             )

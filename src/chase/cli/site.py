@@ -16,6 +16,7 @@ from rich.table import Table
 from chase import settings as settings_room
 from chase.cli.federation import keep_going, need_flower, warn_insecure
 from chase.cli.federation_care import register_site
+from chase.cli.groups_help import CommandGroup
 from chase.cli.options import SetOpt
 from chase.client.build import check_device
 from chase.core.address import host_port
@@ -36,12 +37,10 @@ DeviceOpt = Annotated[
     str | None, typer.Option("--device", help="Where the site trains: cpu, or cuda with a graphics card [cpu].")
 ]
 
-"""What can be the name of a machine."""
-
 
 def register(app: typer.Typer) -> None:
     """Add the commands."""
-    group = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
+    group = typer.Typer(cls=CommandGroup, no_args_is_help=True, rich_markup_mode=None)
     group.command("init", epilog="Example: chase site init home --data scans --id site-a --contract contract.json")(
         init
     )
@@ -49,6 +48,7 @@ def register(app: typer.Typer) -> None:
     group.command("add", epilog="Example: chase site add home new-scans")(add)
     group.command("forget", epilog="Example: chase site forget home scan-0017.png")(forget)
     group.command("contract", epilog="Example: chase site contract home --set net=mnist-cnn > contract.json")(agree)
+    group.command("agreement", hidden=True)(agree)  # as it was called before
     group.command("connect", epilog="Example: chase site connect home --server fed.example.org:443 --ca ca.crt")(
         connect
     )

@@ -15,10 +15,10 @@ import typer
 from rich.console import Console, Group
 from rich.live import Live
 from rich.text import Text
-from typer.core import TyperGroup
 
 from chase import settings as settings_room
 from chase.cli.cluster import AddressOpt, OnOpt, check_on, jobs_on
+from chase.cli.groups_help import CommandGroup
 from chase.cli.options import SetOpt
 from chase.cli.progress import percent
 from chase.cli.terminal import print_table
@@ -70,7 +70,7 @@ def register(app: typer.Typer) -> None:
     app.add_typer(group, name="study", help="Run an experiment of the paper; list, export and publish them.")
 
 
-class StudyByDefault(TyperGroup):
+class StudyByDefault(CommandGroup):
     """``chase study NAME`` runs a study; ``chase study list`` and the like are commands."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
