@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-from contextlib import suppress
 
 from chase.brief import answer
 
@@ -21,16 +20,22 @@ def _flush() -> None:
     try:
         sys.stdout.flush()
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python flushes once more as it ends
-        sys.exit(141)
+        _end_unread()
+
+
+def _end_unread() -> None:
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python flushes once more as it ends
+    sys.exit(141)
 
 
 def _answer() -> None:
     """Importing takes a second or two, and Ctrl-C in that time is no error."""
     at_once = answer(sys.argv[1:])
     if at_once is not None:
-        with suppress(BrokenPipeError):
+        try:
             print(at_once)
+        except BrokenPipeError:
+            _end_unread()
         return
     try:
         from chase.cli import main as start
