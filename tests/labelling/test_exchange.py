@@ -3,6 +3,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -170,6 +171,122 @@ def test_a_decision_in_a_file_does_not_overrule_what_is_here_unless_it_may(crowd
         exchange.import_lines(twin, lines)
     exchange.import_lines(twin, lines, revise=True)
     assert [line["label"] for line in twin.ledger.labels() if line["sample"] == 7] == [2]
+
+
+def two_people(path: Path, form: str, ben: int) -> list[exchange.Line]:
+    """A file in which anna says dog of sample 5, and ben another class or the same."""
+    donor = image_home(path)
+    donor.policies.change({"answers_per_sample": 2})
+    ask(donor, [5])
+    donor.inbox.answer(Given(5, 1, donor.people.named("anna").id))
+    donor.inbox.answer(Given(5, ben, donor.people.named("ben").id))
+    return read_again(exported(donor, form, answers=True), form)
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("first", ["carl", "initial"])
+@pytest.mark.parametrize("ben", [1, 0])
+@pytest.mark.parametrize("revise", [False, True])
+def test_two_people_of_a_file_are_two_answers_more_to_a_labelled_sample(
+    tmp_path: Path, form: str, first: str, ben: int, revise: bool
+) -> None:
+    here = image_home(tmp_path / "here", initial={5: 1} if first == "initial" else None)
+    if first == "carl":
+        ask(here, [5])
+        here.inbox.answer(Given(5, 1, here.people.named("carl").id))
+    lines = two_people(tmp_path / "donor", form, ben)
+    done = exchange.import_lines(here, lines, revise=revise)
+    assert (done.accepted, done.unchanged, done.refused) == (2, 0, [])
+    said = [(one["annotator"], one["label"], one["decides"]) for one in here.ledger.answers()]
+    assert said == [(first, 1, 0), ("anna", 1, 0), ("ben", ben, 0)]
+    current = here.inbox.current(5)
+    assert current is not None
+    assert current["label"] == 1, "two of three, or all"
+    assert exchange.import_lines(here, lines, revise=revise).unchanged == 2, "repeatable"
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_one_author_who_says_what_is_in_force_changes_nothing(tmp_path: Path, form: str) -> None:
+    here = image_home(tmp_path / "here", initial={5: 1})
+    lines = [line for line in two_people(tmp_path / "donor", form, 0) if line.annotator == "anna"]
+    assert exchange.import_lines(here, lines).unchanged == 1
+    assert [one["annotator"] for one in here.ledger.answers()] == ["initial"]
+
+
+def changed_there(crowd: Home, by: str) -> list[exchange.Line]:
+    """Sample 5, of which three people said dog: somebody at Label Studio made a cat of the second one's."""
+    tasks = through_the_server(exported(crowd, "label-studio"))
+    task = next(task for task in tasks if task["data"]["sample"] == 5)
+    one = task["annotations"][1]
+    one["result"][0]["value"]["choices"] = ["cat"]
+    one |= {"completed_by": {"id": 7, "email": by}, "updated_at": "2126-06-02T00:00:00Z"}
+    return label_studio.read_any_json(json.dumps([task]))
+
+
+def test_an_annotation_that_a_reviewer_changed_corrects_the_label(crowd: Home) -> None:
+    lines = changed_there(crowd, "kim@clinic")
+    with pytest.raises(LabelError, match=r'sample 5 was answered already, by "Ben, Dr\."'):
+        exchange.import_lines(crowd, lines)
+    done = exchange.import_lines(crowd, lines, revise=True)
+    assert (done.accepted, done.unchanged) == (1, 2)
+    (line,) = (line for line in crowd.ledger.labels() if line["sample"] == 5)
+    assert (line["label"], line["annotator"], line["rule"]) == (0, "kim@clinic", "decision")
+    assert exchange.import_lines(crowd, lines, revise=True).unchanged == 3
+
+
+def test_who_changes_their_own_annotation_changes_their_vote_only(crowd: Home) -> None:
+    done = exchange.import_lines(crowd, changed_there(crowd, "Ben, Dr."), revise=True)
+    assert (done.accepted, done.unchanged) == (1, 2)
+    (line,) = (line for line in crowd.ledger.labels() if line["sample"] == 5)
+    assert (line["label"], line["annotator"], line["rule"]) == (1, "anna, cleo", "majority")
+
+
+@pytest.mark.parametrize("who", ["anna", "Ben, Dr.", "cleo"])
+def test_to_change_anybody_s_answer_in_a_file_needs_revise(crowd: Home, who: str) -> None:
+    lines = [
+        replace(line, class_name="horse", label=None) if (line.sample, line.annotator) == (5, who) else line
+        for line in exchange.read_csv(exchange.to_csv(crowd, answers=True))
+    ]
+    with pytest.raises(LabelError, match=f"sample 5 was answered already, by {who}"):
+        exchange.import_lines(crowd, lines)
+    assert exchange.import_lines(crowd, lines, revise=True).accepted == 1
+    assert [one["label"] for one in crowd.ledger.answers() if (one["sample"], one["annotator"]) == (5, who)] == [2]
+    current = crowd.inbox.current(5)
+    assert current is not None
+    assert (current["label"], current["rule"]) == (1, "majority")
+
+
+def test_of_two_lines_of_a_person_the_last_holds_and_the_file_is_repeatable(tmp_path: Path) -> None:
+    here = image_home(tmp_path / "here")
+    lines = exchange.read_csv("sample,class,annotator\n5,dog,anna\n5,cat,anna\n5,dog,ben\n")
+    assert exchange.import_lines(here, lines).accepted == 3
+    assert here.ledger.votes() == [(5, "anna", 0), (5, "ben", 1)]
+    assert exchange.import_lines(here, lines).unchanged == 3
+
+
+def test_the_text_null_in_json_stays_a_text(tmp_path: Path) -> None:
+    here = image_home(tmp_path / "here", classes=("null", "dog"))
+    text = '[{"sample": 5, "class": "null", "annotator": "null", "comment": "null", "seconds": null}]'
+    exchange.import_lines(here, label_studio.read_any_json(text))
+    (line,) = here.ledger.labels()
+    assert (line["label"], line["annotator"], line["comment"], line["seconds"]) == (0, "null", "null", None)
+
+
+def test_json_finds_samples_by_name_as_a_csv_does(tmp_path: Path) -> None:
+    here = image_home(tmp_path / "here")
+    lines = label_studio.read_any_json('[{"name": "image-5", "class": "dog"}]')
+    assert exchange.import_lines(here, lines).accepted == 1
+    with pytest.raises(LabelError, match="object 1 names no sample: it needs 'sample' or 'name'"):
+        label_studio.read_any_json('[{"class": "dog"}]')
+
+
+def test_one_person_at_label_studio_has_one_name_in_all_tasks() -> None:
+    def task(sample: int, by: object) -> dict:
+        result = [{"type": "choices", "value": {"choices": ["dog"]}}]
+        return {"data": {"sample": sample}, "annotations": [{"result": result, "completed_by": by}]}
+
+    tasks = [task(5, 7), task(6, {"id": 7, "email": "kim@clinic"})]
+    assert [line.annotator for line in label_studio.read_any_json(json.dumps(tasks))] == ["kim@clinic"] * 2
 
 
 @pytest.mark.parametrize("form", FORMS)

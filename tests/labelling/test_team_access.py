@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sqlite3
 from pathlib import Path
 
@@ -301,9 +302,17 @@ def test_a_file_s_answers_are_lines_of_their_author_and_of_who_imported_them(hom
     assert (line["who"], line["detail"]["imported_by"]) == ("kim", operator())
 
 
-def test_an_operator_without_a_name_is_a_number(monkeypatch: pytest.MonkeyPatch) -> None:
-    def nobody() -> str:
-        raise OSError("No username set in the environment")
+def test_the_operator_is_who_the_system_says_whatever_the_environment_claims(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = operator()
+    for name in ("LOGNAME", "USER", "LNAME", "USERNAME"):
+        monkeypatch.setenv(name, "Dr. Lead")
+    assert operator() == before
+    assert "Lead" not in before
 
-    monkeypatch.setattr("getpass.getuser", nobody)
-    assert operator().startswith("user ")
+
+def test_an_operator_without_a_name_is_a_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    def nobody(uid: int) -> str:
+        raise KeyError(f"getpwuid(): uid not found: {uid}")
+
+    monkeypatch.setattr("pwd.getpwuid", nobody)
+    assert operator() == f"user {os.getuid()} (command line)"

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-import getpass
 import os
 
 
 def operator() -> str:
     """The user of the operating system, marked as one who types commands: people on the page have other names."""
+    return f"{_user()} (command line)"
+
+
+def _user() -> str:
+    """As the system knows them: a variable of the environment (LOGNAME, USER) could hold any name."""
     try:
-        name = getpass.getuser()
-    except (OSError, KeyError, ImportError):  # a container may run under a number that has no name
-        name = f"user {os.getuid()}" if hasattr(os, "getuid") else "unknown user"
-    return f"{name} (command line)"
+        import pwd
+    except ImportError:  # Windows
+        return os.getlogin()
+    try:
+        return pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:  # a container may run under a number that has no name
+        return f"user {os.getuid()}"

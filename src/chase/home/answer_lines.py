@@ -62,7 +62,7 @@ class Line:
     unsure: bool = False
     comment: str = ""
     decides: bool = False
-    """A decision of an adjudicator."""
+    """A decision of an adjudicator, or somebody's correction of what another person had said."""
 
 
 Row = Mapping[str, Any]

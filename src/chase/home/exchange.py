@@ -10,9 +10,11 @@ import csv
 import io
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from chase.annotation.opinions import listed
 from chase.core.errors import LabelError
 from chase.home.answer_lines import (
     DECISION,
@@ -143,9 +145,17 @@ def read_json(text: str) -> list[Line]:
     for place, row in enumerate(json_list(text), 1):
         if not isinstance(row, dict):
             raise LabelError(f"object {place} is no object but {type(row).__name__}")
-        as_text = {key: value if isinstance(value, str) else json.dumps(value) for key, value in row.items()}
-        lines += _lines(f"object {place}", {key: "" if value == "null" else value for key, value in as_text.items()})
+        if not row.keys() & {"sample", "name"}:
+            raise LabelError(f"object {place} names no sample: it needs 'sample' or 'name'")
+        lines += _lines(f"object {place}", {key: _as_cell(value) for key, value in row.items()})
     return lines
+
+
+def _as_cell(value: Any) -> str:
+    """A value of JSON as a CSV has it; no value is an empty cell."""
+    if value is None:
+        return ""
+    return value if isinstance(value, str) else json.dumps(value)
 
 
 def json_list(text: str) -> list[Any]:
@@ -199,28 +209,35 @@ def import_lines(
 ) -> ImportResult:
     """Import the lines of a file; all of them, or with ``keep_good`` those that are valid.
 
-    Several lines of different people for one sample are several answers. With ``merge`` every line is the opinion of
-    its author beside all others: it replaces what the author said earlier and nothing else, and lines that were
-    imported before change nothing. Only authors who work elsewhere, as ``merge`` says, can come again. The audit log
-    names author and importer (``by``).
+    Lines of several people for one sample are several answers, beside those that are here. With ``merge`` every line
+    is the opinion of its author beside all others: it replaces what the author said earlier and nothing else, and lines
+    that were imported before change nothing. Only authors who work elsewhere, as ``merge`` says, can come again. The
+    audit log names author and importer (``by``).
     """
     outcome = ImportResult()
-    here: dict[int, set[int]] = {}
     with home.database.transaction():
+        lines = [replace(line, annotator=_named(annotator or line.annotator or "import")) for line in lines]
+        spoken = _Spoken.of(home, lines)
         for line in lines:
             try:
-                who = home.people.named(annotator or line.annotator or "import", comes=merge)
-                given = _opinion(home, line, who) if merge else _given(home, line, who, revise, here)
+                who = home.people.named(line.annotator, comes=merge)
+                given = _opinion(home, line, who) if merge else _given(home, line, who, revise, spoken)
                 if given is None:
                     outcome.unchanged += 1
                 else:
                     home.answer(given, who.name, "import", answered_at=stamp(given.answered_at), imported_by=by)
                     outcome.accepted += 1
+                    if merge:
+                        home.people.comes(who.id)
             except AnswerRefused as refused:
                 outcome.refused.append(f"{line.where}: {refused}")
         if outcome.refused and not keep_good:
             raise LabelError(_sentence(outcome.refused))
     return outcome
+
+
+def _named(name: str) -> str:
+    return " ".join(name.split())
 
 
 def _sentence(refused: list[str]) -> str:
@@ -240,25 +257,54 @@ def _opinion(home: Home, line: Line, who: Person) -> Given | None:
     return _from(line, sample, label, who, revise=mine is not None, another=mine is None)
 
 
-def _given(home: Home, line: Line, who: Person, revise: bool, here: dict[int, set[int]]) -> Given | None:
-    """The line as an answer; None if it says what is in force already. ``here``: who spoke of what in this file."""
-    sample = find_sample(home, line)
-    label = find_label(home.card.classes, line)
-    others = here.setdefault(sample, set())
+@dataclass
+class _Spoken:
+    """Who speaks of which sample in a file."""
+
+    authors: dict[int, set[str]] = field(default_factory=dict)
+    last: dict[tuple[int, str], Line] = field(default_factory=dict)
+    """The last line of each author about each sample."""
+    stored: set[tuple[int, str]] = field(default_factory=set)
+    """Whose answer to what was stored from this file."""
+
+    @classmethod
+    def of(cls, home: Home, lines: Sequence[Line]) -> _Spoken:
+        found = cls()
+        for line in lines:
+            with suppress(AnswerRefused):  # the line itself is refused when its turn comes
+                sample = find_sample(home, line)
+                found.authors.setdefault(sample, set()).add(line.annotator)
+                found.last[sample, line.annotator] = line
+        return found
+
+
+def _given(home: Home, line: Line, who: Person, revise: bool, spoken: _Spoken) -> Given | None:
+    """The line as an answer; None if it says what is here already.
+
+    One author's line is the label: one that is in force already changes nothing, another needs ``revise``. Lines of
+    several authors are their opinions beside what is here, and only their own earlier ones need ``revise``.
+    """
+    sample, label = find_sample(home, line), find_label(home.card.classes, line)
+    meant, me = (label, "" if label is not None else line.reason), (sample, line.annotator)
     opinions = home.inbox.verdicts.opinions(sample)
     mine = next((one for one in reversed(opinions) if one.annotator == who.id), None)
-    said = mine is not None and (mine.label, mine.reason) == (label, "" if label is not None else line.reason)
+    again, several = me in spoken.stored, len(spoken.authors[sample]) > 1
+    if mine is not None and ((mine.label, mine.reason) == meant or not (again or spoken.last[me] is line)):
+        return None
     current = home.inbox.current(sample)
-    same = current is not None and current["label"] == label and (label is not None or current["reason"] == line.reason)
-    first, again = not others - {who.id}, who.id in others
-    if same and first and not said:
+    if not several and not again and current is not None and (current["label"], current["reason"]) == meant:
         return None
-    others.add(who.id)
-    if said:
-        return None
-    given = _from(line, sample, label, who, revise=(revise and first) or again, another=not first)
-    told_before = {one.annotator for one in opinions} - others
-    return replace(given, decides=line.decides and (revise or not told_before))
+    overruled = {
+        one.by for one in opinions if one.by not in spoken.authors[sample] and (one.label, one.reason) != meant
+    }
+    if not revise and (mine is not None and not again):
+        raise AnswerRefused("already answered", f"sample {sample} was answered already, by {who.name}")
+    if not revise and line.decides and overruled:
+        raise AnswerRefused("already answered", f"sample {sample} was answered already, by {listed(overruled)}")
+    spoken.stored.add(me)
+    own = mine is not None
+    given = _from(line, sample, label, who, revise=own or (revise and not several), another=several and not own)
+    return replace(given, decides=line.decides)
 
 
 def _from(line: Line, sample: int, label: int | None, who: Person, revise: bool, another: bool) -> Given:

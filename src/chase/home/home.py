@@ -151,7 +151,7 @@ class Home:
     def set_role(self, name: str, role: str, by: str) -> Person:
         """Give a person a role, with a line in the audit log that names the one before."""
         with self.database.transaction():
-            before = self.people.named(name).role
+            before = self.people.named(name, comes=False).role
             person = self.people.set_role(name, role)
             self.audit.note(by, "role", person=person.name, role=role, role_before=before)
         return person

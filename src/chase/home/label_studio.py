@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 from xml.sax.saxutils import quoteattr
 
@@ -105,7 +107,7 @@ def label_studio_config(home: Home) -> str:
 
 def read_any_json(text: str) -> list[Line]:
     """A JSON list of tasks, or of labels as ``exchange.to_json`` writes them."""
-    is_ours = any(isinstance(one, dict) and "sample" in one and "data" not in one for one in json_list(text))
+    is_ours = any(isinstance(one, dict) and not one.keys() & {"data", "annotations"} for one in json_list(text))
     return read_json(text) if is_ours else read_label_studio(text)
 
 
@@ -116,17 +118,27 @@ def read_label_studio(text: str) -> list[Line]:
 
 def lines_of(tasks: Iterable[tuple[str, Any]], users: Mapping[int, str] | None = None) -> list[Line]:
     """Every annotation of each task, oldest first; ``users`` are the names that a server has for its numbers."""
-    lines, names = [], dict(users or {})
-    for where, task in tasks:
-        try:
+    lines, names, every = [], dict(users or {}), list(tasks)
+    for where, task in every:
+        with _reading(where):
+            people = map(_completed_by, task.get("annotations") or [])
+            names |= {one["id"]: one["email"] for one in people if one.get("id") and one.get("email")}
+    for where, task in every:
+        with _reading(where):
             data, annotations = task["data"], task.get("annotations") or []
             told = [one for one in annotations if one.get("result") or one.get("was_cancelled")] or annotations[-1:]
-            names |= {one["id"]: one["email"] for one in map(_completed_by, told) if one.get("id") and one.get("email")}
             found = [_annotated(where, data, one, names) for one in told]
             lines += sorted(found, key=lambda line: line.answered_at or 0.0)
-        except (KeyError, TypeError, AttributeError, IndexError) as error:
-            raise LabelError(f"{where} is not a Label Studio task: {type(error).__name__} {error}") from None
     return lines
+
+
+@contextmanager
+def _reading(where: str) -> Iterator[None]:
+    """What is not where a task has it is told with the task."""
+    try:
+        yield
+    except (KeyError, TypeError, AttributeError, IndexError) as error:
+        raise LabelError(f"{where} is not a Label Studio task: {type(error).__name__} {error}") from None
 
 
 def _completed_by(annotation: Mapping[str, Any]) -> dict[str, Any]:
@@ -148,7 +160,10 @@ def _author(annotation: Mapping[str, Any], users: Mapping[int, str]) -> str:
 
 
 def _annotated(where: str, data: dict[str, Any], annotation: dict[str, Any], users: Mapping[int, str]) -> Line:
-    """An annotation as a line: that of its author here if it is as it left, otherwise of whoever made it there."""
+    """An annotation as a line: that of its author here if it is as it left, otherwise of whoever made it there.
+
+    To change what somebody else had said here is a correction of the label, as a decision is.
+    """
     sample = data.get("sample")
     chosen = [r["value"]["choices"][0] for r in annotation.get("result") or [] if r.get("type") == "choices"]
     skipped = bool(annotation.get("was_cancelled")) or not chosen
@@ -168,4 +183,6 @@ def _annotated(where: str, data: dict[str, Any], annotation: dict[str, Any], use
         answered_at=moment(str(annotation.get("updated_at") or annotation.get("created_at") or "")),
         saw_model=(exported is None and bool(data.get("saw_model"))) or annotation.get("parent_prediction") is not None,
     )
-    return as_told(line, left) if left is not None and same else line
+    if left is None:
+        return line
+    return as_told(line, left) if same else replace(line, decides=line.annotator != left.get("annotator"))

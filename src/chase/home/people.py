@@ -82,11 +82,16 @@ class People:
         with self._database.reading() as db:
             return {row["id"] for row in db.execute(PRESENT, {"now": time.time()})}
 
+    def comes(self, person: int) -> None:
+        """This person can come from here on."""
+        with self._database.transaction() as db:
+            db.execute("UPDATE annotators SET away = 0 WHERE id = ?", (person,))
+
     def set_role(self, name: str, role: str) -> Person:
-        """Make somebody an annotator, an adjudicator or a lead."""
+        """Make somebody an annotator, an adjudicator or a lead; who is new can come once there is a link for them."""
         if role not in ROLES:
             raise LabelError(f"a role is one of {', '.join(ROLES)}; not '{role}'")
-        person = self.named(name)
+        person = self.named(name, comes=False)
         with self._database.transaction() as db:
             db.execute("UPDATE annotators SET role = ? WHERE id = ?", (role, person.id))
         return replace(person, role=role)
@@ -106,7 +111,7 @@ class People:
                 "DELETE FROM tokens WHERE expires_at < ? AND (used_at IS NOT NULL OR annotator = ?)",
                 (time.time(), person.id),
             )
-            db.execute("UPDATE annotators SET away = 0 WHERE id = ?", (person.id,))
+            self.comes(person.id)
             db.execute(
                 "INSERT INTO tokens VALUES (?, ?, ?, NULL)", (_hash(token), person.id, time.time() + TOKEN_SECONDS)
             )
