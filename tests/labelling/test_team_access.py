@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from homes import ANIMALS, ask, image_home, served
-from test_page import browser, enter
+from test_page import Annotator, browser, enter
 from typer.testing import CliRunner
 
 from chase.annotation.annotator import SECOND_OPINION, Question
@@ -209,6 +209,79 @@ def test_who_saw_the_answers_of_others_is_not_asked_as_an_annotator(home: Home) 
         assert (current["label"], current["rule"], current["by"]) == (0, "decision", "eva")
 
 
+def test_who_has_looked_is_told_what_is_left_to_do_and_the_log_what_they_saw(home: Home) -> None:
+    home.policies.change({"answers_per_sample": 2})
+    anna, ben = (home.people.named(name).id for name in ("anna", "ben"))
+    ask(home, [5])
+    with served(home) as where, browser(where) as eva:
+        home.people.set_role("eva", "adjudicator")
+        enter(eva, home, "eva")
+        eva.given()
+        home.inbox.answer(Given(5, 1, anna))
+        home.inbox.answer(Given(5, None, ben, SKIP))
+        for _ in range(2):
+            eva.post("/api/next", json={"want": 5, "conflicts": True})
+        lines = [(line["who"], line["sample"], line["detail"]) for line in home.audit.lines() if line["what"] == "look"]
+        saw = [{"by": "anna", "label": 1, "reason": ""}, {"by": "ben", "label": None, "reason": SKIP}]
+        assert lines == [("eva", 5, {"saw": saw})], "once"
+
+        def why() -> str:
+            (refused,) = eva.answer({"sample": 5, "label": 1})["refused"]
+            return str(refused["error"])
+
+        assert why().endswith("decide it under Conflicts instead")
+        home.people.set_role("eva", "annotator")
+        assert why().endswith("only an adjudicator or a lead can decide it now")
+        home.people.set_role("eva", "lead")
+        home.inbox.answer(Given(5, 2, home.people.named("kim").id, decides=True))
+        assert why().endswith("it has a label now, by kim, and only who gave it can correct it")
+        home.inbox.undo(home.people.named("kim").id)
+        home.inbox.undo(ben)
+        assert why().endswith("it waits for an answer of somebody else")
+
+
+def test_gold_questions_have_a_prediction_where_people_see_it_before_they_answer(home: Home) -> None:
+    set_gold(home, {30: 1, 31: 1, 32: 0, 33: 0})
+    home.policies.change({"gold_share": 0.5, "reveal": "before"})
+    ask(home, range(5, 25))
+
+    def golds(page: Annotator) -> dict[int, list]:
+        queue = page.post("/api/next", json={"want": 40, "shown": 40}).json()["queue"]
+        assert len(queue) >= 20
+        return {q["sample"]: q["thoughts"] for q in queue if q["sample"] >= 30}
+
+    with served(home) as where, browser(where) as ben, browser(where) as cleo, browser(where) as dora:
+        home.policies.change({"answers_per_sample": 3})
+        ask(home, range(25, 28))
+        enter(ben, home, "ben")
+        assert golds(ben) == {}, "one without a prediction would be recognised"
+        (sentence,) = warnings(home)
+        assert sentence.startswith("no gold question is asked of people who see the model's prediction before")
+        home.revoke("ben", "x")
+        ask(home, [31, 32])
+        home.inbox.expire([31, 32])
+        enter(cleo, home, "cleo")
+        shown = golds(cleo)
+        assert sorted(shown) == [31, 32]
+        assert all(shown.values())
+        assert warnings(home) == []
+        home.revoke("cleo", "x")
+        home.policies.change({"reveal": "after"})
+        enter(dora, home, "dora")
+        assert sorted(golds(dora)) == [30, 31, 32, 33]
+
+
+def test_gold_before_a_question_without_a_prediction_has_none(home: Home) -> None:
+    ask(home, [30, 31])
+    home.inbox.expire([30, 31])
+    set_gold(home, {30: 1, 31: 1, 32: 0})
+    home.policies.change({"gold_share": 0.5})
+    ask(home, range(5, 25), thoughts=False)
+    shown = home.inbox.next_for(home.people.named("ben").id, 30, predicted=True)
+    assert {q["sample"] for q in shown} >= {30, 31, 32}
+    assert all(not q["thoughts"] for q in shown)
+
+
 def test_who_saw_only_their_own_answer_may_correct_it(home: Home) -> None:
     ask(home, [5])
     with served(home) as where, browser(where) as lea:
@@ -235,12 +308,19 @@ def test_conflicts_without_an_adjudicator_are_told_with_what_to_do(home: Home) -
     home.inbox.answer(Given(5, 1, anna))
     home.inbox.answer(Given(5, 2, ben))
     (sentence,) = warnings(home)
-    assert sentence.startswith("1 sample waits for a decision, but there is no adjudicator: `chase label role HOME")
+    assert sentence.startswith("1 sample waits for a decision, but there is no adjudicator: `chase label role ")
     assert f"`chase label role {home.path} adjudicator -a NAME`" in run(home, "status").replace("\n", "")
     assert json.loads(run(home, "status", "--json"))["conflicts"] == 1
     home.set_role("lea", "lead", "x")
+    assert "a lead can" not in overview(home, 0)["warnings"][0], "she has no link yet"
+    home.invite("lea", "x")
+    assert f"adjudicator -a NAME` names one, `chase label link {home.path} -a" in overview(home, 0)["warnings"][0]
     assert "a lead can decide under Conflicts, or `chase" in overview(home, 0)["warnings"][0]
     home.set_role("eva", "adjudicator", "x")
+    (sentence,) = warnings(home)
+    assert "but no adjudicator (eva) has access: a lead can decide" in sentence
+    assert f"`chase label link {home.path} -a eva` makes a link" in sentence
+    home.invite("eva", "x")
     assert warnings(home) == []
     home.revoke("eva", "x")
     assert len(warnings(home)) == 1, "she cannot come"
@@ -257,6 +337,49 @@ def test_questions_that_nobody_can_answer_are_told(home: Home) -> None:
     (sentence,) = warnings(home)
     assert sentence.startswith("1 question waits for an answer, but nobody who has access is left")
     assert "ben (annotator, no access): 0 answers" in run(home, "status")
+    home.revoke("anna", "x")
+    (sentence,) = warnings(home)
+    assert sentence.startswith("2 questions wait for an answer, but nobody who has access is left")
+
+
+def test_a_home_in_which_nobody_has_labelled_yet_warns_of_nothing(home: Home) -> None:
+    ask(home, [5, 6])
+    assert warnings(home) == []
+
+
+def test_who_has_a_role_but_no_link_is_not_waited_for(home: Home) -> None:
+    doubted(home)
+    run(home, "role", "adjudicator", "-a", "eva")
+    assert doubtful(home) == []
+    home.invite("eva", "x")
+    assert [one.sample for one in doubtful(home)] == [9]
+    home.set_role("eva", "annotator", "x")
+    assert [one.sample for one in doubtful(home)] == [9], "another role takes nobody's access"
+
+
+def test_who_answers_at_label_studio_can_come(home: Home) -> None:
+    doubted(home)
+    home.set_role("eva", "adjudicator", "x")
+    lines = exchange.read_csv("sample,class,annotator\n20,dog,eva\n")
+    exchange.import_lines(home, lines, merge=True)
+    assert [one.sample for one in doubtful(home)] == [9]
+    home.revoke("eva", "x")
+    exchange.import_lines(home, lines, merge=True)
+    assert doubtful(home) == [], "what is known already brings nobody back"
+
+
+def test_doubtful_labels_that_nobody_else_can_be_asked_about_are_told(home: Home) -> None:
+    doubted(home)
+    told = run(home, "again")
+    assert "no second opinion is needed" not in told
+    assert "1 label is doubtful, but nobody else can be asked: make a link for another annotator" in told
+    assert f"(chase label link {home.path} -a NAME)" in told
+    home.invite("ben", "x")
+    assert "1 label is doubtful\n" in run(home, "again", "--dry-run")
+    told = run(home, "again")
+    assert "1 second opinion asked for" in told
+    assert "nobody else" not in told
+    assert "no second opinion is needed" in run(home, "again")
 
 
 # the audit log

@@ -82,7 +82,7 @@ def serve(
         for who, url in serving.links(opened, where, everybody or ["annotator"]).items():
             print(f"{who}: {url}", flush=True)
         print("Each link opens the page once, on one device. Stop with Ctrl-C.", flush=True)
-        for sentence in warnings(opened, str(home)):
+        for sentence in warnings(opened):
             print(f"warning: {sentence}", flush=True)
 
     serving.serve(opened, address, announce)

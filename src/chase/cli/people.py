@@ -33,7 +33,7 @@ def page_beside(
                 "minute per round)"
             )
         yield lambda: wait_for_answers(home, settings.wait)
-    for sentence in warnings(home, str(home.path)):
+    for sentence in warnings(home):
         say(sentence)
     left = home.ledger.open_count()
     if left:

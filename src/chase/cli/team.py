@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from dataclasses import fields
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -17,7 +18,7 @@ from chase.home.answer_lines import Line
 from chase.home.exchange import find_label, find_sample, read_csv
 from chase.home.home import Home, write_durably
 from chase.home.policy import Policy
-from chase.home.team import gold_scores, initial_labels, overview, set_gold, warnings
+from chase.home.team import gold_scores, initial_labels, overview, set_gold
 
 HomeArg = Annotated[Path, typer.Argument(help="A client's home: the directory with its questions and answers.")]
 OutOpt = Annotated[Path | None, typer.Option("--out", "-o", help="File to write (default: standard output).")]
@@ -40,10 +41,9 @@ def status(
     """Show how far the labelling is, what each person did, and what waits for somebody who is not there."""
     opened = Home(home)
     found = overview(opened, 0)
-    sentences = warnings(opened, str(home))
     if as_json:
-        keep = ("progress", "conflicts", "unsure", "waiting", "people", "agreement", "policy")
-        print(json.dumps({name: found[name] for name in keep} | {"warnings": sentences}, indent=2))
+        keep = ("progress", "conflicts", "unsure", "waiting", "people", "agreement", "policy", "warnings")
+        print(json.dumps({name: found[name] for name in keep}, indent=2))
         return
     far = found["progress"]
     print(
@@ -55,7 +55,7 @@ def status(
         speed = "" if one["seconds"] is None else f", {one['seconds']:.1f} s per label"
         access = "" if one["access"] else ", no access"
         print(f"{one['name']} ({one['role']}{access}): {one['answers']} answers{speed}{gold}")
-    for sentence in sentences:
+    for sentence in found["warnings"]:
         print(f"warning: {sentence}")
 
 
@@ -157,7 +157,8 @@ def again(
 ) -> None:
     """Ask for second opinions on labels that are trusted less than new samples (ActiveLab score)."""
     opened = Home(home)
-    doubted = doubtful(opened)[:most]
+    found = doubtful(opened)
+    doubted, alone = found[:most], len(doubtful(opened, anybody=True)) - len(found)
     if doubted and not dry:
         with opened.database.transaction():
             ask_again(opened, doubted)
@@ -165,9 +166,22 @@ def again(
     for one in doubted:
         print(f"{one.name}: {opened.card.classes[one.label]} is trusted {one.score:.2f}")
     if doubted:
-        print(f"{len(doubted)} {'labels are doubtful' if dry else 'second opinions asked for'}")
-    else:
+        print(_doubtful(len(doubted)) if dry else f"{_counted(len(doubted), 'second opinion')} asked for")
+    if alone:
+        print(
+            f"{_doubtful(alone)}, but nobody else can be asked: make a link for another annotator"
+            f" (chase label link {shlex.quote(str(home))} -a NAME)"
+        )
+    if not doubted and not alone:
         print("no second opinion is needed: no label is trusted less than a new sample")
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count} {what}{'' if count == 1 else 's'}"
+
+
+def _doubtful(count: int) -> str:
+    return f"{_counted(count, 'label')} {'is' if count == 1 else 'are'} doubtful"
 
 
 def audit(

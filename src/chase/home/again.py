@@ -21,12 +21,13 @@ from chase.home.claims import OPEN
 from chase.home.home import Home
 
 
-def panel_of(home: Home, own: Collection[int] | None = None) -> Panel:
+def panel_of(home: Home, own: Collection[int] | None = None, anybody: bool = False) -> Panel:
     """What people said, of these samples only where ``own`` is given.
 
     A sample about which answers differ waits for an adjudicator: it is closed. So is one that nobody who can come has
-    left to answer; if it was asked already, it stays open for whoever comes later and holds no place. Gold questions,
-    which look like the question that they precede, are no second opinions, and to ask for a colleague gives none.
+    left to answer (unless ``anybody`` may come); if it was asked already, it stays open for whoever comes later and
+    holds no place. Gold questions, which look like the question that they precede, are no second opinions, and to ask
+    for a colleague gives none.
     """
     numbers = {one.name: one.id for one in home.people.everybody()}
     rows = [(s, numbers[who], c) for s, who, c in home.ledger.votes() if own is None or s in own]
@@ -44,7 +45,7 @@ def panel_of(home: Home, own: Collection[int] | None = None) -> Panel:
         ).fetchall()
     mine = [row for row in asked if own is None or row["sample"] in own]
     differ = {row["sample"] for row in mine if not row["open"]}
-    over = nobody_left(home, {row[0] for row in rows} | {row["sample"] for row in mine})
+    over = set() if anybody else nobody_left(home, {row[0] for row in rows} | {row["sample"] for row in mine})
     return Panel(
         votes=np.array(rows, dtype=np.int64).reshape(-1, 3),
         waiting={row["sample"]: row["turn"] for row in mine if row["open"] and row["sample"] not in over},
@@ -104,12 +105,13 @@ def _probabilities(top: Sequence[tuple[int, float]], classes: int) -> NDArray[np
     return found
 
 
-def doubtful(home: Home) -> list[Doubt]:
+def doubtful(home: Home, anybody: bool = False) -> list[Doubt]:
     """Labels that people gave and that are trusted less than the least certain new sample, least trusted first.
 
-    New samples are the open questions; without any, labels that are trusted less than half count.
+    New samples are the open questions; without any, labels that are trusted less than half count. Labels that nobody
+    else can be asked about are left out, unless ``anybody`` may come.
     """
-    panel, classes = panel_of(home), len(home.card.classes)
+    panel, classes = panel_of(home, anybody=anybody), len(home.card.classes)
     lines = {line["sample"]: line for line in home.ledger.labels() if line["label"] is not None}
     thought = {s: _probabilities(json.loads(line["thoughts"] or "[]"), classes) for s, line in lines.items()}
     voted = set(panel.votes[:, 0].tolist())

@@ -10,8 +10,8 @@ from __future__ import annotations
 import json
 import sqlite3
 import time
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 from chase.annotation.annotator import SECOND_OPINION
 from chase.core.randomness import fold
@@ -32,6 +32,12 @@ SELECT q.id, q.sample, q.gold_for FROM questions q INDEXED BY questions_next WHE
                 AND (c.shown OR c.until >= :quiet OR NOT :steal)) < q.wanted
  ORDER BY q.id LIMIT :count
 """
+
+
+PREDICTED = """
+EXISTS (SELECT 1 FROM questions p WHERE p.sample = g.sample AND p.gold_for IS NULL AND p.thoughts <> '[]')
+"""
+"""Whether the model's prediction for a gold sample is known, as it was asked for once."""
 
 
 def question(db: sqlite3.Connection, number: int) -> dict[str, Any]:
@@ -67,6 +73,14 @@ def disguised(db: sqlite3.Connection, asked: dict[str, Any]) -> dict[str, Any]:
     return asked | seen | {"thoughts": own}
 
 
+class GoldRule(NamedTuple):
+    """How gold questions are mixed in."""
+
+    share: float
+    predicted: bool
+    """Whether the person sees the model's prediction before answering."""
+
+
 def _asked(annotator: int, now: float, count: int) -> dict[str, float]:
     """What ``FREE`` asks for; a count of -1 is all."""
     return {"me": annotator, "now": now, "quiet": now + LEASE_SECONDS - QUIET_SECONDS, "steal": 0, "count": count}
@@ -86,21 +100,23 @@ class Claims:
         gold_share: float = 0.0,
         alive: bool = True,
         places: Mapping[int, int] | None = None,
+        predicted: bool = False,
     ) -> list[dict[str, Any]]:
         """The annotator's next questions, oldest first; the first ``shown`` of them are on the screen.
 
         No two annotators get a question that wants one answer. Who has none left takes one that another, silent for
         a while, holds without having looked at it. A page that is not ``alive`` keeps what it has no longer.
-        With ``places`` of samples, what is not on the screen comes by place instead, samples without one first.
+        With ``places`` of samples, what is not on the screen comes by place instead, samples without one first. Where
+        the annotator sees predictions before answering (``predicted``), gold questions have one if the others do.
         """
-        now = time.time()
+        now, gold = time.time(), GoldRule(gold_share, predicted)
         with self._database.transaction() as db:
             if places is None:
                 mine = [row["id"] for row in self._held(db, annotator, count, now)]
             else:
-                mine = self._by_place(db, annotator, count, now, gold_share, places)
+                mine = self._by_place(db, annotator, count, now, gold, places)
             if len(mine) < count and (places is None or not mine):
-                mine += self._new(db, annotator, count - len(mine), now, gold_share, steal=not mine)
+                mine += self._new(db, annotator, count - len(mine), now, gold, steal=not mine)
             if alive or not mine:
                 self._hold(db, annotator, mine, shown, now)
             return [question(db, number) for number in mine]
@@ -121,7 +137,7 @@ class Claims:
         annotator: int,
         count: int,
         now: float,
-        gold_share: float,
+        gold: GoldRule,
         places: Mapping[int, int],
     ) -> list[int]:
         """What is on the screen, then the first by place of what the annotator holds or may be given."""
@@ -133,11 +149,11 @@ class Claims:
         first = sorted(waiting, key=lambda number: (waiting[number], number))[: count - len(mine)]
         new = {row["id"] for row in free}
         for number in first:
-            mine += self._with_gold(db, annotator, [number], gold_share, now) if number in new else [number]
+            mine += self._with_gold(db, annotator, [number], gold, now) if number in new else [number]
         return mine
 
     def _new(
-        self, db: sqlite3.Connection, annotator: int, count: int, now: float, gold_share: float, steal: bool
+        self, db: sqlite3.Connection, annotator: int, count: int, now: float, gold: GoldRule, steal: bool
     ) -> list[int]:
         asked = _asked(annotator, now, count)
         found = [row["id"] for row in db.execute(FREE, asked)]
@@ -147,36 +163,40 @@ class Claims:
                 "UPDATE claims SET until = 0 WHERE question = ? AND NOT shown AND annotator <> ?",
                 [(number, annotator) for number in found],
             )
-        return self._with_gold(db, annotator, found, gold_share, now)
+        return self._with_gold(db, annotator, found, gold, now)
 
     def _with_gold(
-        self, db: sqlite3.Connection, annotator: int, found: list[int], share: float, now: float
+        self, db: sqlite3.Connection, annotator: int, found: list[int], gold: GoldRule, now: float
     ) -> list[int]:
         """Before each question perhaps one whose answer is known; which, depends on person and question alone."""
+        share = gold.share
         if not share:
             return found
         mixed: list[int] = []
         for number in found:
             if fold(0, "gold", annotator, number) % 10_000 < 10_000 * share / (1 - share):
-                mixed += self._gold(db, annotator, number, now)
+                mixed += self._gold(db, annotator, number, gold.predicted, now)
             mixed.append(number)
         return mixed
 
-    def _gold(self, db: sqlite3.Connection, annotator: int, like: int, now: float) -> list[int]:
+    def _gold(self, db: sqlite3.Connection, annotator: int, like: int, predicted: bool, now: float) -> list[int]:
+        """A gold question that looks like another one; none where its missing prediction would tell it from others."""
+        shown = bool(question(db, like)["thoughts"])
         row = db.execute(
             "SELECT g.sample FROM gold g WHERE NOT EXISTS"
             " (SELECT 1 FROM questions q WHERE q.gold_for = ? AND q.sample = g.sample)"
             " AND NOT EXISTS (SELECT 1 FROM answers a WHERE a.sample = g.sample AND a.annotator = ?)"
-            " ORDER BY (g.sample * 7919 + ?) % 10007 LIMIT 1",
-            (annotator, annotator, annotator),
+            f" AND (NOT ? OR {PREDICTED}) ORDER BY (g.sample * 7919 + ?) % 10007 LIMIT 1",
+            (annotator, annotator, predicted and shown, annotator),
         ).fetchone()
         if row is None:
             return []
         made = db.execute(
             "INSERT INTO questions (sample, round, turn, strategy, ev, score, thoughts, asked_at, gold_for)"
-            " SELECT ?, round, turn, strategy, ev, score, COALESCE((SELECT thoughts FROM questions"
-            " WHERE sample = ? AND gold_for IS NULL ORDER BY id DESC LIMIT 1), '[]'), ?, ? FROM questions WHERE id = ?",
-            (row["sample"], row["sample"], now, annotator, like),
+            " SELECT ?, round, turn, strategy, ev, score, COALESCE((SELECT thoughts FROM questions WHERE sample = ?"
+            " AND gold_for IS NULL AND thoughts <> '[]' AND ? ORDER BY id DESC LIMIT 1), '[]'), ?, ?"
+            " FROM questions WHERE id = ?",
+            (row["sample"], row["sample"], shown, now, annotator, like),
         )
         return [int(made.lastrowid or 0)]
 
@@ -213,13 +233,16 @@ class Claims:
                 "UPDATE claims SET until = 0, shown = 0 WHERE question = ? AND annotator = ?", (number, annotator)
             )
 
-    def look(self, samples: Iterable[int], annotator: int) -> None:
-        """This person sees what others answered: from here on nothing they say of these samples is blind."""
+    def look(self, sample: int, annotator: int) -> bool:
+        """This person sees what others answered: from here on nothing they say of this sample is blind.
+
+        Returns whether it is the first time.
+        """
         with self._database.transaction() as db:
-            db.executemany(
-                "INSERT INTO looked VALUES (?, ?, ?) ON CONFLICT DO NOTHING",
-                [(sample, annotator, time.time()) for sample in samples],
+            made = db.execute(
+                "INSERT INTO looked VALUES (?, ?, ?) ON CONFLICT DO NOTHING", (sample, annotator, time.time())
             )
+            return made.rowcount > 0
 
     def has_looked(self, sample: int, annotator: int) -> bool:
         """Whether this person has seen what others answered to a sample."""

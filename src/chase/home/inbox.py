@@ -178,12 +178,18 @@ class Inbox:
 
     # the people's side
 
-    def next_for(self, annotator: int, count: int, shown: int = 1, alive: bool = True) -> list[dict[str, Any]]:
-        """The annotator's next questions; the first ``shown`` of them are on the screen."""
+    def next_for(
+        self, annotator: int, count: int, shown: int = 1, alive: bool = True, predicted: bool = False
+    ) -> list[dict[str, Any]]:
+        """The annotator's next questions; the first ``shown`` of them are on the screen.
+
+        ``predicted``: the annotator sees the model's prediction before answering.
+        """
         places = self.live.places()
         if places is not None:  # what is fetched ahead would not know the answers until then
             count = max(1, min(count, shown))
-        return self.claims.next_for(annotator, count, shown, self.policies.read().gold_share, alive, places)
+        share = self.policies.read().gold_share
+        return self.claims.next_for(annotator, count, shown, share, alive, places, predicted)
 
     def question_of(self, sample: int, annotator: int | None = None) -> dict[str, Any] | None:
         """The latest question for a sample; with an annotator, one that is for them alone comes first."""

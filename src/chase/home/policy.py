@@ -40,6 +40,10 @@ class Policy:
         for one in fields(self):
             _check(one.name, getattr(self, one.name), one.default, one.metadata)
 
+    def reveal_to(self, own: str) -> str:
+        """When a person sees the model's prediction: as the lead has set it, else as they like (``own``)."""
+        return own if self.reveal == "own" else self.reveal
+
 
 def _check(name: str, value: Any, default: Any, limits: Mapping[str, Any]) -> None:
     kind = type(default)

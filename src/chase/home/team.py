@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import shlex
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
-from chase.annotation.opinions import COLLEAGUE
+from chase.annotation.opinions import COLLEAGUE, listed
 from chase.core.errors import LabelError
 from chase.home.again import nobody_left
 from chase.home.annotator_agreement import agreement
-from chase.home.claims import OPEN
+from chase.home.claims import OPEN, PREDICTED
 from chase.home.home import INITIAL, Home
+from chase.home.people import Person
 from chase.home.policy import form
 from chase.home.verdicts import IN_FORCE
 
@@ -102,28 +104,56 @@ def _wait(count: int, what: str) -> str:
     return f"1 {what} waits" if count == 1 else f"{count} {what}s wait"
 
 
-def warnings(home: Home, where: str = "HOME") -> list[str]:
-    """What waits for people who are not there, a sentence each with what to do; ``where``: the home in commands."""
-    can_come = home.people.present()
-    roles = {one.role for one in home.people.everybody() if one.id in can_come}
+def warnings(home: Home) -> list[str]:
+    """What waits for people who are not there, and checks that cannot be made, a sentence each with what to do."""
+    where, can_come = shlex.quote(str(home.path)), home.people.present()
+    everybody = [one for one in home.people.everybody() if one.name != INITIAL]
     with home.database.reading() as db:
-        conflicts = int(db.execute("SELECT COUNT(*) FROM reviews WHERE why = 'conflict'").fetchone()[0])
         asked = {
             row["sample"]
             for row in db.execute(f"SELECT sample FROM questions WHERE {OPEN} AND gold_for IS NULL AND votes < wanted")
         }
-    name = f"`chase label role {where} adjudicator -a NAME` names one, `chase label link {where} -a NAME` makes a link"
-    found = []
-    if conflicts and "adjudicator" not in roles:
-        lead = "a lead can decide under Conflicts, or " if "lead" in roles else ""
-        found.append(f"{_wait(conflicts, 'sample')} for a decision, but there is no adjudicator: {lead}{name}.")
-    alone = nobody_left(home, asked) if can_come else set()
+    found = [*_no_adjudicator(home, where, everybody, can_come)]
+    alone = nobody_left(home, asked) if everybody else set()
     if alone:
         found.append(
             f"{_wait(len(alone), 'question')} for an answer, but nobody who has access is left to give it:"
             f" make a link for one more person (`chase label link {where} -a NAME`)."
         )
-    return found
+    return found + _no_gold(home, where, [one for one in everybody if one.id in can_come])
+
+
+def _no_adjudicator(home: Home, where: str, everybody: Sequence[Person], can_come: Collection[int]) -> Iterator[str]:
+    with home.database.reading() as db:
+        conflicts = int(db.execute("SELECT COUNT(*) FROM reviews WHERE why = 'conflict'").fetchone()[0])
+    roles = {one.role for one in everybody if one.id in can_come}
+    if not conflicts or "adjudicator" in roles:
+        return
+    away = [one.name for one in everybody if one.role == "adjudicator"]
+    lead = "a lead can decide under Conflicts, or " if "lead" in roles else ""
+    if away:
+        why = f"no adjudicator ({listed(away)}) has access"
+        what = f"`chase label link {where} -a {shlex.quote(away[0])}` makes a link"
+    else:
+        why, name = "there is no adjudicator", f"`chase label role {where} adjudicator -a NAME` names one"
+        what = f"{name}, `chase label link {where} -a NAME` makes a link"
+    yield f"{_wait(conflicts, 'sample')} for a decision, but {why}: {lead}{what}."
+
+
+def _no_gold(home: Home, where: str, people: Sequence[Person]) -> list[str]:
+    """Whether gold questions are wanted but would be recognised, so that none is asked."""
+    policy = home.policies.read()
+    if not policy.gold_share or not any(policy.reveal_to(one.reveal) == "before" for one in people):
+        return []
+    with home.database.reading() as db:
+        gold, usable = db.execute(f"SELECT COUNT(*), COALESCE(SUM({PREDICTED}), 0) FROM gold g").fetchone()
+    if not gold or usable:
+        return []
+    return [
+        "no gold question is asked of people who see the model's prediction before they answer, since no gold sample"
+        " has one: add samples that were asked before (`chase label gold "
+        f"{where} FILE`), or show predictions later (`chase label policy {where} reveal=after`)."
+    ]
 
 
 def overview(home: Home, annotator: int) -> dict[str, Any]:

@@ -174,6 +174,11 @@ class Verdicts:
         else:
             db.execute("DELETE FROM reviews WHERE sample = ?", (sample,))
 
+    def needs_review(self, sample: int) -> bool:
+        """Whether a sample waits for an adjudicator."""
+        with self._database.reading() as db:
+            return db.execute("SELECT 1 FROM reviews WHERE sample = ?", (sample,)).fetchone() is not None
+
     def reviews(self, limit: int = 1_000_000) -> list[dict[str, Any]]:
         """What waits for an adjudicator, conflicts first, each with everything that was answered."""
         order = "ORDER BY r.why <> 'conflict', r.since LIMIT ?"

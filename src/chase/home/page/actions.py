@@ -53,8 +53,7 @@ class Actions:
 
     def reveal(self, person: Person) -> str:
         """When this person sees the model's prediction: as the lead has set it, else as they like."""
-        policy = self._home.policies.read().reveal
-        return person.reveal if policy == "own" else policy
+        return self._home.policies.read().reveal_to(person.reveal)
 
     def me(self, person: Person, body: Json) -> Json:
         """Who I am and what I am labelling."""
@@ -101,7 +100,8 @@ class Actions:
         if body.get("conflicts") is True:
             queue = self._conflicts(person, want)
         else:
-            queue = self._home.inbox.next_for(person.id, want, shown, alive=body.get("idle") is not True)
+            before = self.reveal(person) == "before"
+            queue = self._home.inbox.next_for(person.id, want, shown, body.get("idle") is not True, before)
         for question in queue:
             self._hide(person, question)
         return {"queue": queue, "progress": self._home.ledger.progress(person.id)} | self._rules(person)
@@ -125,9 +125,16 @@ class Actions:
             question = self._home.inbox.question_of(review["sample"])
             if question is not None:
                 queue.append(question | {"why": review["why"], "answers": review["answers"]})
-        told = [one["sample"] for one in queue if any(said["by"] != person.name for said in one["answers"])]
-        self._home.inbox.claims.look(told, person.id)
+        with self._home.database.transaction():
+            for one in queue:
+                self._note_look(person, one["sample"], [said for said in one["answers"] if said["by"] != person.name])
         return queue
+
+    def _note_look(self, person: Person, sample: int, others: list[Json]) -> None:
+        """Who sees what others answered is no longer blind; the audit log says so once, and what they saw."""
+        if others and self._home.inbox.claims.look(sample, person.id):
+            saw = [{key: one[key] for key in ("by", "label", "reason")} for one in others]
+            self._home.audit.note(person.name, "look", sample, saw=saw)
 
     def answer(self, person: Person, body: Json) -> Json:
         """Take answers in; returns what was accepted and refused, and what comes next."""
@@ -172,21 +179,27 @@ class Actions:
                 raise AnswerRefused("unknown sample", f"sample {given.sample} is not one of this client's")
             raise AnswerRefused("not given", f"sample {given.sample} was not given to you")
         if not given.decides and inbox.claims.has_looked(given.sample, person.id):
-            given = self._no_longer_blind(given)
+            given = self._no_longer_blind(person, given)
         if given.label is None and given.reason == "bad sample":
             return given  # a picture that cannot be shown was never on a screen
         seen = self._seen(person, given.sample, text(raw, "seen", ""))
         return replace(given, seen=seen)
 
-    def _no_longer_blind(self, given: Given) -> Given:
+    def _no_longer_blind(self, person: Person, given: Given) -> Given:
         """Who has seen what others answered gives no further opinion, but may correct a decision of their own."""
         said = [one for one in self._home.inbox.verdicts.opinions(given.sample) if one.annotator == given.annotator]
         if given.revise and said and said[-1].decides:
             return replace(given, decides=True)
-        raise AnswerRefused(
-            "not blind",
-            f"you have seen what others answered to sample {given.sample}: decide it under Conflicts instead",
-        )
+        current, sample = self._home.inbox.current(given.sample), given.sample
+        if not person.decides:
+            what = "only an adjudicator or a lead can decide it now"
+        elif self._home.inbox.verdicts.needs_review(sample):
+            what = "decide it under Conflicts instead"
+        elif current is not None:
+            what = f"it has a label now, by {current['by']}, and only who gave it can correct it"
+        else:
+            what = "it waits for an answer of somebody else"
+        raise AnswerRefused("not blind", f"you have seen what others answered to sample {sample}: {what}")
 
     def _accepted(self, person: Person, one: Given, number: int) -> Json:
         question = self._home.inbox.question_of(one.sample, person.id)

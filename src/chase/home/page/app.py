@@ -89,7 +89,7 @@ class Page:
             RequestRefused: _refused,
             LabelError: _label_error,
             ClientDisconnect: _gone,
-            sqlite3.Error: _not_kept,
+            sqlite3.OperationalError: _not_kept,
         }
         app = Starlette(routes=routes, exception_handlers=handlers)
         return Guard(app, hosts, "https" if self._secure else "http")
