@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.client
+import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -505,3 +506,18 @@ def test_a_file_name_does_not_give_the_class_away(home: Home, anna: Annotator) -
     undone = anna.post("/api/undo", json={}).json()["undone"][0]
     assert undone["question"]["name"] == "scan 5.png"
     assert home.inbox.sample_name(5) == "dog/scan 5.png"
+
+
+@pytest.mark.parametrize(
+    ("error", "status"), [(sqlite3.OperationalError("disk I/O error"), 503), (sqlite3.ProgrammingError("a bug"), 500)]
+)
+def test_only_a_failing_disk_is_told_as_one(
+    home: Home, anna: Annotator, monkeypatch: pytest.MonkeyPatch, error: sqlite3.Error, status: int
+) -> None:
+    def fails(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr(home.inbox, "next_for", fails)
+    response = anna.post("/api/next", json={})
+    assert response.status_code == status
+    assert ("cannot save anything" in response.text) == (status == 503)
