@@ -15,12 +15,12 @@ import time
 import numpy as np
 import torch
 
-from chase.closed_form.feature_cache import FeatureCache
 from chase.closed_form.feature_map import InputSpec, fit
+from chase.closed_form.model import ClosedFormNet
 from chase.closed_form.patches import Patches
 from chase.closed_form.sums import Sums
-from chase.core.weights import digest
 from chase.data.resident import Samples
+from chase.learning.inference import logits
 
 
 def peak_megabytes() -> float:
@@ -39,10 +39,11 @@ def main(count: int = 5_000, side: int = 32, channels: int = 3) -> None:
     each = (time.process_time() - start) / min(count, 500)
     with tempfile.TemporaryDirectory() as cache:
         os.environ["CHASE_CACHE"] = cache
-        store = FeatureCache(feature_map, params, samples, digest(params))
-        for rows in torch.split(torch.arange(count), 5_000):  # as a pool is scored: never all at once in float
-            store.codes(rows)
-        Sums.of(store.codes(torch.arange(min(count, 2_000))), np.arange(min(count, 2_000)) % 10, 10)
+        net = ClosedFormNet(feature_map, 10)
+        for name in net.params:
+            getattr(net, f"feature_{name}").copy_(torch.from_numpy(params[name]))
+        logits(net, samples, torch.arange(count))  # as a strategy scores a pool
+        Sums.of(net.codes(samples, torch.arange(min(count, 2_000))), np.arange(min(count, 2_000)) % 10, 10)
         peak = peak_megabytes()
     print(f"{side}x{side}x{channels}, {feature_map.filters} filters, {feature_map.width} features")
     print(f"features of one image: {1e3 * each:.2f} ms of one core")

@@ -29,6 +29,7 @@ from chase.core.messages import RoundOrder
 from chase.core.weights import digest, read
 from chase.data.resident import DataSet, Samples
 from chase.export.trained import read_trained
+from chase.learning import inference
 from chase.models.net import set_weights
 from chase.run.checkpoint import Checkpoint
 from chase.run.experiment import Experiment
@@ -219,6 +220,53 @@ def test_nothing_is_sent_before_there_are_min_labels_new_ones() -> None:
     assert bench.turn(2).update.extras["sum.counts"].sum() == 11
     assert bench.turn(3).update.extras == {}  # 5 new ones
     assert bench.turn(4).update.extras["sum.counts"].sum() == 10
+
+
+def test_a_corrected_label_is_one_new_label_of_min_labels() -> None:
+    bench = Bench(min_labels=8)
+    bench.turn(1)
+    assert bench.turn(2).update.extras["sum.counts"].sum() == 11
+    bench.person.ready = [Answer(n, 1 - int(bench.truth[n]), "test") for n in range(2)]
+    assert bench.turn(3).update.extras == {}  # five new samples and two corrected ones, though two labels also go
+    assert bench.turn(4).update.extras["sum.counts"].sum() == 10
+    assert bench.holds()
+
+
+def test_labels_that_cannot_be_told_apart_are_said_and_more_labels_solve_it() -> None:
+    """The first samples may all be blank: the run asks for more."""
+    inputs = blobs(40)[0].inputs.clone()
+    inputs[:6] = 0
+    bench = Bench(samples=Samples(inputs))
+    bench.turn(1)
+    assert bench.server.notes == [
+        "the head cannot be solved: all labelled samples have the same features: nothing can be learnt from them"
+    ]
+    assert not bench.server.weights["head.weight"].any()
+    bench.turn(2)
+    assert bench.server.weights["head.weight"].any()
+
+
+def test_a_large_pool_is_scored_in_parts_with_the_same_bits(monkeypatch: pytest.MonkeyPatch) -> None:
+    bench = Bench()
+    bench.turn(1)
+    net = bench.context.net
+    set_weights(net, bench.server.weights)
+    asked: list[int] = []
+    stored = net.stored_features
+
+    def counted(samples: Samples, rows: torch.Tensor) -> torch.Tensor:
+        asked.append(rows.numel())
+        found: torch.Tensor = stored(samples, rows)  # type: ignore[operator]
+        return found
+
+    monkeypatch.setattr(net, "stored_features", counted)
+    monkeypatch.setattr(inference, "CHUNK", 4)
+    whole = inference.logits(net, bench.samples, torch.arange(40))
+    monkeypatch.setattr(inference, "STORED", 8)
+    asked.clear()
+    assert torch.equal(inference.logits(net, bench.samples, torch.arange(40)), whole)
+    assert max(asked) == 8
+    assert inference.logits(net, bench.samples, torch.arange(0)).shape == (0, 2)
 
 
 def test_ev_is_counted_over_the_last_global_models() -> None:

@@ -139,6 +139,24 @@ def test_plain_torch_gives_the_same_features_for_export(name: str, samples: Samp
     assert plain.numpy() == pytest.approx(feature_map.raw(params, samples, some), abs=2e-4)
 
 
+def test_a_table_of_numbers_may_be_given_vectors() -> None:
+    """Embeddings in many columns, as a CSV has them, give what a column of lists gives."""
+    lists = vectors()
+    names = tuple(Column(f"e{n}") for n in range(7))
+    table = replace(lists, kind="table", columns=names, mean=(0.3,) * 7, std=(0.7,) * 7)
+    made, plain = make_map("given", InputSpec.of(table)), make_map("given", InputSpec.of(lists))
+    rows = torch.arange(len(lists))
+    params = fit(made, [(table, rows)])
+    assert digest(params) == digest(fit(plain, [(lists, rows)]))
+    assert np.array_equal(made.raw(params, table, rows), plain.raw(params, lists, rows))
+    seen = made.embed({key: torch.from_numpy(array) for key, array in params.items()}, table.ready(rows))
+    assert seen.numpy() == pytest.approx(made.raw(params, table, rows), abs=1e-5)
+    with pytest.raises(SettingsError, match="column 'ward' holds categories"):
+        make_map("given", InputSpec.of(rows_of_a_table()))
+    with pytest.raises(DataError, match="and the model expects e0, e1"):
+        made.raw(params, replace(table, columns=names[::-1]), rows)
+
+
 def test_directions_have_length_one_and_point_at_what_is_there() -> None:
     samples = images(30)
     made = Patches(InputSpec.of(samples), filters=10, passes=3)

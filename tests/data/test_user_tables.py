@@ -236,3 +236,10 @@ def test_a_column_that_could_name_the_rows_is_offered_as_that(tmp_path: Path) ->
     rows = "".join(f"bed {n},{n % 7},{'ab'[n % 2]}\n" for n in range(60))
     with pytest.raises(DataError, match="or id_column=where if it names the rows"):
         sources.load(write(tmp_path / "x.csv", f"where,age,label\n{rows}"))
+
+
+def test_a_column_of_one_value_is_named(tmp_path: Path) -> None:
+    rows = "".join(f"7,x,{n % 7},{'ab'[n % 2]}\n" for n in range(20))
+    data = sources.load(write(tmp_path / "x.csv", f"ward,sex,age,label\n{rows}"))
+    said = [problem for problem in data.problems if "the same value in every row" in problem]
+    assert [problem.split("'")[1] for problem in said] == ["ward", "sex"]

@@ -101,7 +101,7 @@ def contribute(
     sent_ids, sent_labels = sent(state)
     same = _matches(ids, labels, sent_ids, sent_labels)
     gone = ~_matches(sent_ids, sent_labels, ids, labels)
-    changed = int((~same).sum() + gone.sum())
+    changed = np.union1d(ids[~same], sent_ids[gone]).size  # a corrected label is one sample
     extras: dict[str, Array] = {}
     least = context.settings.min_labels or 1
     if changed and ids.size >= least and changed >= least:

@@ -1,4 +1,7 @@
-"""Vectors that the user brings, such as embeddings of a foundation model: only standardised."""
+"""Vectors that the user brings, such as embeddings of a foundation model: only standardised.
+
+They are a column of lists, or a table whose columns are all numbers.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +29,13 @@ class GivenFeatures(Standardised):
     spec: InputSpec
 
     def __post_init__(self) -> None:
-        if self.spec.kind != "vectors":
+        words = [column.name for column in self.spec.columns if column.kind != "numeric"]
+        if words:
+            raise SettingsError(
+                f"features = 'given' are for numbers, and column '{words[0]}' holds categories: leave it out of "
+                "`columns`, or use features = 'table'"
+            )
+        if self.spec.kind not in ("vectors", "table"):
             raise SettingsError(f"features = 'given' are for vectors, and these samples are of kind {self.spec.kind}")
         if self.width > WIDEST:
             raise DataError(f"vectors have {self.width} numbers, at most {WIDEST} are allowed: reduce them first")
@@ -37,11 +46,18 @@ class GivenFeatures(Standardised):
         return self.spec.shape[0]
 
     def embed(self, params: Mapping[str, Tensor], ready: Tensor) -> Tensor:
-        """The vectors as they came."""
+        """The vectors as they came; a coded row has a number and whether it is missing for every column."""
+        if self.spec.kind == "table":
+            ready = ready[:, ::2]
         return ready * torch.tensor(self.spec.std) + torch.tensor(self.spec.mean)
 
     def raw(self, params: Arrays, samples: Samples, rows: Tensor) -> NDArray[np.float32]:
         """The vectors (rows, width); other lengths and missing numbers are refused."""
+        if samples.columns != self.spec.columns:
+            raise DataError(
+                f"the table has the columns {', '.join(c.name for c in samples.columns) or '(none)'}, and the model "
+                f"expects {', '.join(c.name for c in self.spec.columns) or 'one column of lists'}: use the same columns"
+            )
         if samples.inputs.shape[1] != self.width:
             raise DataError(
                 f"these vectors have {samples.inputs.shape[1]} numbers, and the model expects {self.width}: "

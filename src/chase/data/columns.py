@@ -241,6 +241,8 @@ def read_rows(table: DataTable, wanted: Sequence[str], known: tuple[Column, ...]
         values.append(numbers)
         columns.append(column)
         problems += found
+        if not known and len(cells) > 1 and (numbers == numbers[0]).all():  # NaN equals nothing
+            problems.append(f"column '{name}' has the same value in every row: nothing can be learnt from it")
     return Read(np.stack(values, axis=1), tuple(columns), tuple(problems))
 
 

@@ -137,7 +137,7 @@ class ClosedFormServer(Server):
         try:
             sums, least = Sums.from_arrays(self._sums), least_ridge(self._map)
             found = solved_head(sums, self.settings.ridge or None, float(self._solved[3]), least)
-        except NotEnough as error:
+        except (NotEnough, UpdateError) as error:  # more labels may solve it: the head before stays
             if str(error) not in self.notes:
                 self.notes.append(str(error))
             return
