@@ -178,3 +178,15 @@ def test_settings_are_not_changed_while_another_process_runs_the_rounds(record: 
         other.keep(other.changed({"rounds": 9}))
     assert (record.path / "settings.toml").read_bytes() == before
     assert other.settings.rounds != 9
+
+
+def test_a_closed_form_run_begun_with_class_weights_still_opens(tmp_path: Path) -> None:
+    """Earlier versions accepted the setting there, without effect."""
+    run = Record.create(tmp_path / "run", small_settings(learner="closed-form", strategy="margin")).path
+    for file in ("settings.toml", "environment.json"):
+        old = (run / file).read_text()
+        new = old.replace('class_weights = "none"', 'class_weights = "balanced"')
+        new = new.replace('"class_weights": "none"', '"class_weights": "balanced"')
+        (run / file).write_text(new)
+        assert new != old
+    assert Record.open(run).settings.class_weights == "none"

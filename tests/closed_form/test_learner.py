@@ -328,6 +328,7 @@ def test_an_order_carries_no_label_and_says_what_arrived() -> None:
     [
         ({"align": "both"}, "align = 'both', but learner = 'closed-form' trains no network"),
         ({"form": "cycles"}, "form = 'cycles'"),
+        ({"class_weights": "balanced"}, "class_weights = 'balanced' changes how a network is trained"),
         ({"strategy": "ll4al"}, "needs a network that is trained"),
         ({"features": "net"}, "set init_weights"),
         ({"features": "patchs"}, "did you mean 'patches'"),

@@ -18,7 +18,10 @@ def test_one_class_classes_that_mean_nothing_and_uneven_classes(tmp_path: Path) 
     rows = [f"t{n},{'NA' if n % 2 else 'b'}" for n in range(20)]
     assert any("a class is called NA" in f for f in load(tmp_path / "b.csv", rows))
     rows = [f"t{n},{'rare' if n < 3 else 'usual'}" for n in range(200)]
-    assert any("very uneven" in f and "of 'rare'" in f for f in load(tmp_path / "c.csv", rows))
+    uneven = next(f for f in load(tmp_path / "c.csv", rows) if "very uneven" in f)
+    assert "of 'rare'" in uneven
+    assert "set main_metric=balanced-accuracy" in uneven
+    assert "with learner=network, class_weights=balanced" in uneven
 
 
 def test_equal_samples_and_contradictory_labels_are_named_by_their_lines(tmp_path: Path) -> None:

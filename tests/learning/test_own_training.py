@@ -2,15 +2,27 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
 from torch import nn
 
+from chase.client.choose import training_plan
 from chase.core.errors import TrainingError
 from chase.data.resident import Samples
 from chase.learning.optimisers import FlatAdam
-from chase.learning.training import BalancedCrossEntropy, Step, TrainingOptions, TrainingTask, batches, train
+from chase.learning.training import (
+    BalancedCrossEntropy,
+    Step,
+    TrainingOptions,
+    TrainingTask,
+    batches,
+    make_stepper,
+    train,
+)
+from chase.settings import from_mapping
 
 
 def task(count: int, width: int = 3) -> TrainingTask:
@@ -75,3 +87,17 @@ def test_balanced_loss_counts_every_class_the_same() -> None:
     outputs = torch.tensor([[2.0, 0.0]] * 4)
     right, wrong = np.log1p(np.exp(-2.0)), np.log1p(np.exp(2.0))
     assert float(loss.loss(nn.Identity(), outputs, labels, Step(0, 1))) == pytest.approx((right + wrong) / 2, abs=1e-6)
+
+
+@pytest.mark.parametrize(("weights", "share"), [("none", 3 / 4), ("balanced", 1 / 2)])
+def test_the_setting_class_weights_reaches_the_loss_of_a_step(weights: str, share: float) -> None:
+    """Three samples of class 0, one of class 1, the same outputs (2, 0) for all: the first loss by hand."""
+    plan = training_plan(from_mapping({"class_weights": weights, "local_epochs": 1, "lr": 0.1}))
+    net = nn.Linear(3, 2)
+    nn.init.zeros_(net.weight)
+    with torch.no_grad():
+        net.bias.copy_(torch.tensor([2.0, 0.0]))
+    job = replace(task(4), labels=torch.tensor([0, 0, 0, 1]))
+    right, wrong = np.log1p(np.exp(-2.0)), np.log1p(np.exp(2.0))
+    first = make_stepper(net, job, plan, None).step(torch.arange(4), Step(0, 1))
+    assert first == pytest.approx(share * right + (1 - share) * wrong, abs=1e-5)

@@ -33,7 +33,8 @@ def _classes(data: DataSet) -> list[str]:
         most, least = int(counts.argmax()), int(counts.argmin())
         found.append(
             f"classes are very uneven: {counts[most]} training samples of '{data.classes[most]}', {counts[least]} of "
-            f"'{data.classes[least]}'; see class_weights and main_metric=balanced-accuracy"
+            f"'{data.classes[least]}'; set main_metric=balanced-accuracy to count every class the same (with "
+            "learner=network, class_weights=balanced trains so too)"
         )
     return found
 

@@ -92,6 +92,12 @@ def check_unchanged(path: Path, before: Mapping[str, Any], settings: Settings) -
             )
 
 
+def of_earlier_versions(values: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings of a run without what had no effect when it began and is refused today."""
+    unused = {"class_weights": "none"} if values.get("learner") == "closed-form" else {}
+    return {**values, **unused}
+
+
 def never_began(path: Path) -> bool:
     """Whether a run directory holds no round, no answer of a person, and nobody is running it."""
     metrics = path / "metrics.jsonl"
@@ -158,13 +164,13 @@ class Record:
         if not os.path.isfile(path / "settings.toml"):  # unlike Path.is_file, never raises
             hint = "it has no settings.toml" if os.path.exists(path) else "it does not exist"
             raise RunDirectoryError(f"{path} is not a run directory: {hint}; `chase run --out {path}` makes one")
-        settings = from_mapping(read_file(path / "settings.toml")).resolved()
+        settings = from_mapping(of_earlier_versions(read_file(path / "settings.toml"))).resolved()
         try:
             around = json.loads((path / "environment.json").read_text(encoding="utf-8"))
             run, begun_with = str(around["run"]), dict(around["settings"])
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise RunDirectoryError(f"{path}/environment.json cannot be read: {error}") from None
-        check_unchanged(path, begun_with, settings)
+        check_unchanged(path, of_earlier_versions(begun_with), settings)
         return cls(path, settings, run, kind_of(path, around))
 
     def expect(self, kind: RunKind) -> None:

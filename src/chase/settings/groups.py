@@ -150,7 +150,8 @@ class TrainingSettings(SettingsGroup):
     lr: float = Field(0.01, gt=0, description="learning rate of local SGD")
     optimizer: Literal["sgd", "adam"] = Field("sgd", description="local optimiser; adam needs a smaller lr, e.g. 0.001")
     class_weights: Literal["none", "balanced"] = Field(
-        "none", description="balanced = every class of a client's labels counts the same in training"
+        "none",
+        description="balanced = every class of a client's labels counts the same in training; for learner = network",
     )
     momentum: float = Field(0.5, ge=0, lt=1, description="momentum of local SGD")
     weight_decay: float = Field(0.0, ge=0, description="weight decay of local SGD")

@@ -93,6 +93,12 @@ class Settings(  # the last group first: pydantic collects the fields of the las
             raise SettingsError(
                 f"{wrong[0]} = {getattr(self, wrong[0])!r}, but learner = 'closed-form' trains no network: leave it out"
             )
+        if self.class_weights != "none":
+            raise SettingsError(
+                f"class_weights = '{self.class_weights}' changes how a network is trained, but learner = 'closed-form' "
+                "trains none: leave it out and set main_metric=balanced-accuracy, or choose a strategy other than "
+                "recommended with learner=network"
+            )
         if self.strategy in ("ll4al", "bald", "kafal"):
             raise SettingsError(
                 f"strategy '{self.strategy}' needs a network that is trained, and learner = 'closed-form' has none: "
