@@ -58,6 +58,46 @@ def test_a_folder_gets_settings_that_fit_it(tmp_path):
     assert (values["partition"], values["clients"]) == ("iid", 1)
 
 
+def write_pictures(folder, sizes, depth=np.uint8):
+    """``items.csv`` with a picture per line, of the sizes in turn."""
+    from PIL import Image
+
+    for name in "ab":
+        (folder / "scans" / name).mkdir(parents=True)
+    rows = []
+    for n in range(60):
+        width, height = sizes[n % len(sizes)]
+        values = np.full((height, width), (100 + n) * (8 if depth == np.uint16 else 1), dtype=depth)
+        values[0, 0] = 0
+        Image.fromarray(values).save(folder / "scans" / "ab"[n % 2] / f"{n}.png")
+        rows.append(f"scans/{'ab'[n % 2]}/{n}.png,{'ab'[n % 2]}\n")
+    (folder / "items.csv").write_text("image,label\n" + "".join(rows))
+    return folder / "items.csv"
+
+
+@pytest.mark.parametrize(("sizes", "chosen"), [([(40, 30), (41, 30)], 30), ([(200, 200)], 64), ([(20, 20)], None)])
+def test_pictures_of_a_table_get_a_size_too(tmp_path, sizes, chosen):
+    path = write_pictures(tmp_path / "x", sizes)
+    assert own_values(str(path), {}).get("image_size") == chosen
+    assert "image_size" not in own_values(str(path), {"image_size": 24})
+
+
+def test_pictures_of_different_sizes_in_a_table_run_by_its_path_alone(chase, tmp_path):
+    path = write_pictures(tmp_path / "x", [(40, 30), (41, 30)])
+    done = chase("run", path, "--out", tmp_path / "run", "--rounds", "1")
+    assert done.code == 0, done.err
+
+
+def test_inspect_reads_own_pictures_as_a_run_does_and_prints_their_range(chase, tmp_path):
+    path = write_pictures(tmp_path / "x", [(40, 30), (41, 30)], np.uint16)
+    for place in (path, path.parent / "scans"):
+        done = chase("data", "inspect", place)
+        assert done.code == 0, done.err
+        assert "images of 1x30x30" in done.out
+        assert "the pictures were resized" in done.out
+        assert "values of the pictures go from 0 to 1272: set pixel_range for another range" in done.out
+
+
 def test_many_classes_and_few_samples_leave_something_to_ask_for(tmp_path):
     rows = "".join(f"text number {n} of topic {n % 20},t{n % 20}\n" for n in range(200))
     (tmp_path / "x.csv").write_text(f"text,label\n{rows}")

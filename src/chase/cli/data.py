@@ -18,7 +18,7 @@ from chase.data.known import KNOWN
 from chase.data.oddities import oddities
 from chase.data.resident import DataSet
 from chase.data.texts import tokens_of
-from chase.simulation.recommended import TEXT_LENGTH
+from chase.simulation.recommended import reading_values
 
 NameArg = Annotated[str, typer.Argument(help="A name (see `chase data list`), hub:owner/set, or a path.")]
 DirOpt = Annotated[
@@ -85,11 +85,13 @@ def get(name: NameArg, data_dir: DirOpt = "") -> None:
 
 def inspect(name: NameArg, data_dir: DirOpt = "", change: SetOpt = None, as_json: JsonOpt = False) -> None:
     """Show classes, sizes and problems of a data set before anything runs."""
-    own = {"text_length": TEXT_LENGTH, "strategy": settings_room.RECOMMENDED} if Path(name).exists() else {}
-    chosen = settings_room.from_mapping(  # own texts are cut where `chase run PATH` cuts them
-        {"data": name, "data_dir": data_dir, **own, **settings_room.parse_changes(change or [])}
-    )
+    changes = settings_room.parse_changes(change or [])
+    own: dict[str, Any] = {}
+    if sources.looks_like_path(name) and Path(name).exists():  # read as `chase run PATH` reads it
+        own = {"strategy": settings_room.RECOMMENDED, **reading_values(name, changes)}
+    chosen = settings_room.from_mapping({"data": name, "data_dir": data_dir, **own, **changes})
     found = describe(sources.load(chosen.data, chosen.data_dir, chosen.data_options))
+    found["resized"] = own.get("image_size", 0)
     if as_json:
         print(json.dumps(found))
     else:
@@ -148,6 +150,11 @@ def show(found: dict[str, Any]) -> None:
         "table": f"rows of {len(found['columns'])} columns ({', '.join(found['columns'])})",
     }[found["kind"]]
     console.print(f"{found['name']}: {kind}, {len(found['classes'])} classes")
+    if found["resized"]:
+        console.print("the pictures were resized (they differ in size, are not square or are large): set image_size")
+    low, high = found["range"]
+    if found["kind"] == "image" and (low, high) != (0, 255):
+        console.print(f"values of the pictures go from {low:.10g} to {high:.10g}: set pixel_range for another range")
     console.print(f"training {found['train']} ({found['unlabeled']} without a label), test {found['test']}")
     _print_table(console, ("class", "training", "test"), [(n or "''", *c) for n, c in found["classes"].items()])
     if found["owners"]:

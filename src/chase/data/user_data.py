@@ -13,6 +13,7 @@ from chase.data.cache import cached, content_key
 from chase.data.columns import fill_columns
 from chase.data.decoded import Decoded
 from chase.data.options import DataOptions
+from chase.data.pictures import RAW
 from chase.data.readers import PartFiles, is_table, read_part
 from chase.data.table_cells import image_cells
 from chase.data.tabular_files import TABLE_SUFFIXES, class_names, read_tables
@@ -62,6 +63,19 @@ def parts_of(path: Path, options: DataOptions) -> tuple[PartFiles, PartFiles | N
     train, second = folders.parts_of(path)
     beside = None if second is None else PartFiles(second, named_from=path)
     return PartFiles(train, named_from=path), test or beside
+
+
+def pictures_of(path: Path, options: DataOptions) -> list[RAW]:
+    """The pictures of both parts, not yet decoded; none where the data is of another kind."""
+    found: list[RAW] = []
+    for part in parts_of(path, options):
+        if part is not None and not part.tables:
+            found += folders.image_files(part.root)[0]
+        elif part is not None:
+            table = read_tables(part.tables, options.encoding)
+            column = fill_columns(table, options).image_column
+            found += [raw for raw in (image_cells(table, column)[0] if column else []) if raw is not None]
+    return found
 
 
 def _one_part(path: Path) -> PartFiles:

@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 
 from chase.core.errors import DataError
-from chase.data import folders, sources
+from chase.data import sources, user_data
+from chase.data.options import DataOptions
 from chase.data.pictures import PictureError, read_header
 from chase.data.resident import DataSet
 from chase.settings import RECOMMENDED, Settings, from_mapping
@@ -41,10 +42,22 @@ NETWORKS: dict[str, dict[str, Any]] = {
 
 def own_values(path: str, changes: Mapping[str, Any]) -> dict[str, Any]:
     """Values for the data at a path; ``changes`` are what the user said of it."""
-    values: dict[str, Any] = {"data": path, "text_length": TEXT_LENGTH, **_image_size(Path(path))}
-    chosen = from_mapping(values | {key: value for key, value in changes.items() if key in Settings.model_fields})
+    values = reading_values(path, changes)
+    chosen = from_mapping(values | _known(changes))
     data = sources.load(path, chosen.data_dir, chosen.data_options)
     return values | for_data(data)
+
+
+def reading_values(path: str, changes: Mapping[str, Any]) -> dict[str, Any]:
+    """How the data at a path is read where the user does not say: a length of texts, a size of pictures."""
+    values: dict[str, Any] = {"data": path, "text_length": TEXT_LENGTH}
+    if "image_size" in changes:
+        return values
+    return values | _image_size(Path(path), from_mapping(values | _known(changes)).data_options)
+
+
+def _known(changes: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in changes.items() if key in Settings.model_fields}
 
 
 def for_data(data: DataSet) -> dict[str, Any]:
@@ -74,18 +87,16 @@ def _clients(data: DataSet, labeled: int) -> dict[str, Any]:
     return {"partition": "iid", "clients": max(1, min(MOST_CLIENTS, labeled // LEAST))}
 
 
-def _image_size(path: Path) -> dict[str, Any]:
-    """A size for images in a folder that differ in size or are large; nothing otherwise."""
-    if not path.is_dir() or any(path.glob("*.parquet")) or any(path.glob("*.csv")):
-        return {}
+def _image_size(path: Path, options: DataOptions) -> dict[str, Any]:
+    """A size for pictures of a folder or a table that differ in size or are large; nothing otherwise."""
     try:
-        files = folders.image_files(path)[0]
+        pictures = user_data.pictures_of(path, options)
     except DataError:
-        return {}
+        return {}  # said when the data is loaded
     sizes: set[tuple[int, int]] = set()
-    for file in files:
+    for picture in pictures:
         try:
-            header = read_header(file)
+            header = read_header(picture)
         except PictureError:
             continue
         if header.width:
