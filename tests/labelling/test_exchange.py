@@ -241,13 +241,23 @@ def test_who_changes_their_own_annotation_changes_their_vote_only(crowd: Home) -
     assert (line["label"], line["annotator"], line["rule"]) == (1, "anna, cleo", "majority")
 
 
+def test_a_change_that_its_author_imports_is_no_decision(crowd: Home) -> None:
+    (line,) = (line for line in changed_there(crowd, "somebody@clinic") if line.class_name == "cat")
+    assert exchange.import_lines(crowd, [line], annotator="Ben, Dr.", revise=True).accepted == 1
+    current = crowd.inbox.current(5)
+    assert current is not None
+    assert (current["label"], current["rule"]) == (1, "majority")
+
+
 @pytest.mark.parametrize("who", ["anna", "Ben, Dr.", "cleo"])
 def test_to_change_anybody_s_answer_in_a_file_needs_revise(crowd: Home, who: str) -> None:
     lines = [
         replace(line, class_name="horse", label=None) if (line.sample, line.annotator) == (5, who) else line
         for line in exchange.read_csv(exchange.to_csv(crowd, answers=True))
     ]
-    with pytest.raises(LabelError, match=f"sample 5 was answered already, by {who}"):
+    with pytest.raises(
+        LabelError, match=rf"sample 5 was answered already, by {who} \(--revise corrects what was answered"
+    ):
         exchange.import_lines(crowd, lines)
     assert exchange.import_lines(crowd, lines, revise=True).accepted == 1
     assert [one["label"] for one in crowd.ledger.answers() if (one["sample"], one["annotator"]) == (5, who)] == [2]

@@ -349,9 +349,11 @@ def test_a_home_in_which_nobody_has_labelled_yet_warns_of_nothing(home: Home) ->
 
 def test_who_has_a_role_but_no_link_is_not_waited_for(home: Home) -> None:
     doubted(home)
-    run(home, "role", "adjudicator", "-a", "eva")
+    told = run(home, "role", "adjudicator", "-a", "eva")
+    assert told == f"eva: adjudicator, without access so far: chase label link {home.path} -a eva\n"
     assert doubtful(home) == []
     home.invite("eva", "x")
+    assert run(home, "role", "adjudicator", "-a", "eva") == "eva: adjudicator\n"
     assert [one.sample for one in doubtful(home)] == [9]
     home.set_role("eva", "annotator", "x")
     assert [one.sample for one in doubtful(home)] == [9], "another role takes nobody's access"

@@ -54,7 +54,7 @@ def status(
         gold = f", gold {one['gold']:.0%} of {one['gold_asked']}" if one["gold_asked"] else ""
         speed = "" if one["seconds"] is None else f", {one['seconds']:.1f} s per label"
         access = "" if one["access"] else ", no access"
-        print(f"{one['name']} ({one['role']}{access}): {one['answers']} answers{speed}{gold}")
+        print(f"{one['name']} ({one['role']}{access}): {_counted(one['answers'], 'answer')}{speed}{gold}")
     for sentence in found["warnings"]:
         print(f"warning: {sentence}")
 
@@ -67,8 +67,10 @@ def role(
     """Make people annotators, adjudicators or leads."""
     opened = Home(home)
     for name in annotator:
-        opened.set_role(name, what, operator())
-        print(f"{name}: {what}")
+        person = opened.set_role(name, what, operator())
+        link = f"chase label link {shlex.quote(str(home))} -a {shlex.quote(person.name)}"
+        access = "" if person.id in opened.people.present() else f", without access so far: {link}"
+        print(f"{person.name}: {what}{access}")
 
 
 def policy(

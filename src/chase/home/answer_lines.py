@@ -62,7 +62,9 @@ class Line:
     unsure: bool = False
     comment: str = ""
     decides: bool = False
-    """A decision of an adjudicator, or somebody's correction of what another person had said."""
+    """A decision of an adjudicator."""
+    corrects: str = ""
+    """Whose answer this one was made of; by another person, it corrects the label as a decision does."""
 
 
 Row = Mapping[str, Any]

@@ -242,7 +242,8 @@ def _named(name: str) -> str:
 
 def _sentence(refused: list[str]) -> str:
     more = f", and {len(refused) - 3} more" if len(refused) > 3 else ""
-    return f"nothing was imported: {'; '.join(refused[:3])}{more} (--keep-good imports the rest)"
+    fix = "--revise corrects what was answered, " if any("answered already" in one for one in refused) else ""
+    return f"nothing was imported: {'; '.join(refused[:3])}{more} ({fix}--keep-good imports the rest)"
 
 
 def _opinion(home: Home, line: Line, who: Person) -> Given | None:
@@ -299,12 +300,13 @@ def _given(home: Home, line: Line, who: Person, revise: bool, spoken: _Spoken) -
     }
     if not revise and (mine is not None and not again):
         raise AnswerRefused("already answered", f"sample {sample} was answered already, by {who.name}")
-    if not revise and line.decides and overruled:
+    decides = line.decides or line.corrects not in ("", line.annotator)
+    if not revise and decides and overruled:
         raise AnswerRefused("already answered", f"sample {sample} was answered already, by {listed(overruled)}")
     spoken.stored.add(me)
     own = mine is not None
     given = _from(line, sample, label, who, revise=own or (revise and not several), another=several and not own)
-    return replace(given, decides=line.decides)
+    return replace(given, decides=decides)
 
 
 def _from(line: Line, sample: int, label: int | None, who: Person, revise: bool, another: bool) -> Given:

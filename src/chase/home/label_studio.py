@@ -185,4 +185,4 @@ def _annotated(where: str, data: dict[str, Any], annotation: dict[str, Any], use
     )
     if left is None:
         return line
-    return as_told(line, left) if same else replace(line, decides=line.annotator != left.get("annotator"))
+    return as_told(line, left) if same else replace(line, corrects=str(left.get("annotator", "")))
