@@ -222,7 +222,9 @@ def test_the_lead_is_told_that_nobody_decides(home: Home, desk: Desk) -> None:
     home.revoke("eva", "kim")
     page = desk.sit("kim")
     page.click("#view-team")
-    expect(page.locator("#team p.warn")).to_contain_text("1 sample waits for a decision, but there is no adjudicator")
+    expect(page.locator("#team p.warn")).to_contain_text(
+        "1 sample waits for a decision, but no adjudicator (eva) has access"
+    )
     expect(page.get_by_role("row", name="eva adjudicator 0 0 – – – 0 New link for eva no access")).to_be_visible()
 
 
