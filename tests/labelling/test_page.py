@@ -514,7 +514,7 @@ def test_a_file_name_does_not_give_the_class_away(home: Home, anna: Annotator) -
 def test_only_a_failing_disk_is_told_as_one(
     home: Home, anna: Annotator, monkeypatch: pytest.MonkeyPatch, error: sqlite3.Error, status: int
 ) -> None:
-    def fails(*_: object) -> None:
+    def fails(*_: object, **__: object) -> None:
         raise error
 
     monkeypatch.setattr(home.inbox, "next_for", fails)
