@@ -73,3 +73,63 @@ def test_a_folder_goes_on_past_a_bad_file_and_says_so(chase, tmp_path):
     assert sum(p["class"] is not None for p in found) == 39
     report = (tmp_path / "run" / "report.html").read_text()
     assert "What was asked" not in report  # own samples stay out of reports unless gallery=true
+
+
+def test_bad_rows_and_missing_paths_do_not_stop_the_others(chase, table_run, tmp_path):
+    (tmp_path / "new.CSV").write_text("patient,sex,score\nx1,m,0.0\nx2,f,heavy\nx3,x,3.0\nx1,f,\n,f,1\n")
+    ids = ("--set", "id_column=patient")
+    done = chase("predict", table_run, tmp_path / "gone.csv", tmp_path / "new.CSV", *ids, "--json")
+    assert done.code == 1
+    assert "2 of 6 samples could not be read; the first: " in done.err
+    gone, good, heavy, odd, twice, nameless = json.loads(done.out)
+    assert "gone.csv does not exist" in gone["error"]
+    assert good["class"] == "a"
+    assert not good["note"]
+    assert (heavy["id"], heavy["class"]) == ("x2", None)
+    assert (
+        heavy["error"] == "new.CSV, line 3: column 'score' holds numbers, but 'heavy' is not a number: correct the cell"
+    )
+    assert odd["class"]
+    assert odd["note"] == "'x' of column 'sex' was not in the training data: taken as missing"
+    assert (twice["id"], twice["note"]) == ("new.CSV:5", "id 'x1' is also that of new.CSV, line 2")
+    assert (nameless["id"], bool(nameless["class"])) == ("new.CSV:6", True)
+    shown = chase("predict", table_run, tmp_path / "new.CSV", tmp_path / "gone.csv", *ids).out
+    assert next(line for line in shown.splitlines() if "x2" in line).rstrip().endswith(("-", "–"))
+    assert "0.000" not in shown
+
+
+def test_one_row_with_a_missing_number_is_predicted(chase, table_run, tmp_path):
+    (tmp_path / "one.csv").write_text("patient,sex,score\nx1,m,\n")
+    (found,) = json.loads(chase("predict", table_run, tmp_path / "one.csv", "--json").out)
+    assert found["class"]
+
+
+def test_a_table_without_rows_or_a_column_of_the_model_is_refused(chase, table_run, tmp_path):
+    (tmp_path / "none.csv").write_text("patient,sex,score\n")
+    (tmp_path / "less.csv").write_text("patient,sex\nx1,m\n")
+    for name, said in (
+        ("none.csv", "none.csv has no rows"),
+        ("less.csv", "has no column 'score', which the model was"),
+    ):
+        done = chase("predict", table_run, tmp_path / name)
+        assert done.code == 2
+        assert said in done.err
+
+
+def test_predict_can_be_told_which_column_is_what(chase, tmp_path):
+    rows = "".join(f"{'good' if n % 2 else 'bad'} thing number {n},{'ab'[n % 2]}\n" for n in range(60))
+    (tmp_path / "x.csv").write_text("text,label\n" + rows)
+    assert chase("run", tmp_path / "x.csv", "--out", tmp_path / "run", "--rounds", "1").code == 0
+    new = tmp_path / "new.csv"
+    new.write_text("remark,nr,note\ngood thing,7,so\nbad thing,8,so\n")
+    refused = chase("predict", tmp_path / "run", new)
+    assert refused.code == 2
+    assert "text_column" in refused.err
+    done = chase("predict", tmp_path / "run", new, "--set", "text_column=remark", "--set", "id_column=nr", "--json")
+    assert [p["id"] for p in json.loads(done.out)] == ["7", "8"]
+    other = chase("predict", tmp_path / "run", new, "--set", "lr=1")
+    assert other.code == 2
+    assert "lr cannot be set for this model; what can be set here: text_column, id_column, encoding" in other.err
+    assert chase("export", tmp_path / "run").code == 0
+    card = (tmp_path / "run" / "export" / "MODEL_CARD.md").read_text()
+    assert card.startswith("# Model card: closed-form learner on x.csv\n")

@@ -17,6 +17,7 @@ from chase.export.predicting import Prediction, failures, predict
 from chase.export.trained import Which, read_trained
 from chase.report.cells import Cell, number
 from chase.report.tables import ReportTable
+from chase.settings import parse_changes
 
 RunArg = Annotated[Path, typer.Argument(metavar="DIR", help="A run directory.")]
 OutOpt = Annotated[Path | None, typer.Option("--out", "-o", help="Directory to write (default: DIR/export).")]
@@ -74,15 +75,24 @@ def predict_files(
     files: FilesArg,
     top: Annotated[int, typer.Option("--top", help="Show this many classes per sample.", min=1)] = 1,
     which: WhichOpt = "last",
+    change: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            metavar="KEY=VALUE",
+            help="Say how a table is read where its columns are not called as in the run's data, e.g. "
+            "text_column=remark, id_column=none; repeatable.",
+        ),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print a JSON list.")] = False,
     as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV.")] = False,
 ) -> None:
     """Predict the class of images, texts or rows of a table with the global model of a run.
 
     Images are resized and converted to the model's colours where needed. They should look like those it was trained
-    on: the digits, for example, are bright on dark. Files that cannot be read are reported and skipped.
+    on: the digits, for example, are bright on dark. Files and rows that cannot be read are reported and skipped.
     """
-    found = predict(read_trained(directory, chosen_round(which)), files, top)
+    found = predict(read_trained(directory, chosen_round(which)), files, top, parse_changes(change or []))
     failed = failures(found)
     if as_json:
         print(json.dumps([as_object(p) for p in found]))
@@ -91,7 +101,10 @@ def predict_files(
         rows.writeheader()
         rows.writerows(flat(p, top) for p in found)
     else:
-        cells: list[list[Cell]] = [[p.id, best(p), p.error or p.note or "-", number(p.probability, 3)] for p in found]
+        cells: list[list[Cell]] = [
+            [p.id, best(p) or "-", p.error or p.note or "-", number(None if p.error else p.probability, 3)]
+            for p in found
+        ]
         print_table(ReportTable(("id", "class", "note", "probability"), cells, text_columns=3))
     if failed:
         print(f"chase: {failed}", file=sys.stderr)

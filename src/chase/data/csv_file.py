@@ -32,7 +32,7 @@ class CsvFile:
 def read_csv(path: Path, encoding: str = "") -> CsvFile:
     """All cells as text, so that a site "007" and a class "NA" stay what they are."""
     text, problems = decode_text(path, path.read_bytes(), encoding)
-    delimiter = "\t" if path.suffix == ".tsv" else find_delimiter(text)
+    delimiter = "\t" if path.suffix.lower() == ".tsv" else find_delimiter(text)
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
     header: list[str] = []
     columns: list[list[str | None]] = []

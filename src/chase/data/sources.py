@@ -156,7 +156,7 @@ def looks_like_path(name: str) -> bool:
     path = Path(name)
     if name in SOURCES:
         return False
-    return path.exists() or len(path.parts) > 1 or path.suffix in tabular_files.TABLE_SUFFIXES
+    return path.exists() or len(path.parts) > 1 or tabular_files.is_table_name(path)
 
 
 def load_known(name: str, place: Path, wanted: DataOptions) -> Decoded:

@@ -73,10 +73,15 @@ class DataTable:
         return self.files[owner], row - int(np.searchsorted(self.owner, owner))
 
 
+def is_table_name(path: Path) -> bool:
+    """Whether a file is a table by its name, in small or capital letters."""
+    return path.suffix.lower() in TABLE_SUFFIXES
+
+
 def read_table(path: Path, encoding: str = "") -> DataTable:
     """A parquet or CSV file."""
     try:
-        if path.suffix == ".parquet":
+        if path.suffix.lower() == ".parquet":
             return DataTable(path, pyarrow.parquet.read_table(path, memory_map=True))
         read = read_csv(path, encoding)
         return DataTable(path, read.rows, lines=read.lines, problems=read.problems)

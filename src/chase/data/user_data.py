@@ -14,9 +14,9 @@ from chase.data.columns import fill_columns
 from chase.data.decoded import Decoded
 from chase.data.options import DataOptions
 from chase.data.pictures import RAW
-from chase.data.readers import PartFiles, is_table, read_part
+from chase.data.readers import PartFiles, read_part
 from chase.data.table_cells import image_cells
-from chase.data.tabular_files import TABLE_SUFFIXES, class_names, read_tables
+from chase.data.tabular_files import TABLE_SUFFIXES, class_names, is_table_name, read_tables
 
 SHARD = re.compile(r"(train|test)(-\d+-of-\d+)?")
 """Names of table files that make up a part; the second form is that of the Hugging Face hub."""
@@ -81,7 +81,7 @@ def pictures_of(path: Path, options: DataOptions) -> list[RAW]:
 def _one_part(path: Path) -> PartFiles:
     if path.is_dir():
         return PartFiles(path)
-    if not is_table(path):
+    if not is_table_name(path):
         raise DataError(f"{path} is neither a table ({', '.join(TABLE_SUFFIXES)}) nor a folder of images")
     return PartFiles(path.parent, (path,))
 

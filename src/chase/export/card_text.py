@@ -17,7 +17,7 @@ def model_card(trained: Trained) -> str:
     line = next((m for m in trained.metrics if m["round"] == trained.round), {})
     settings, coverage = trained.settings, _read(trained.path / "coverage.json")
     parts = [
-        f"# Model card: {settings.get('net')} on {Path(str(settings.get('data'))).name}",
+        f"# Model card: {_model(trained)} on {Path(str(settings.get('data'))).name}",
         _facts(trained, line),
         "## Intended use\n\n" + TO_FILL,
         "## Not intended for\n\n" + TO_FILL,
@@ -26,6 +26,12 @@ def model_card(trained: Trained) -> str:
         "## Limits and risks\n\n" + TO_FILL,
     ]
     return "\n\n".join(parts) + "\n"
+
+
+def _model(trained: Trained) -> str:
+    """What the model is: the closed-form learner, or a network by its name."""
+    closed = trained.settings.get("learner") == "closed-form"
+    return "closed-form learner" if closed else str(trained.settings.get("net"))
 
 
 def _facts(trained: Trained, line: Mapping[str, Any]) -> str:

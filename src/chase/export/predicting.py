@@ -2,28 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
-from torch import Tensor
 
-from chase.core.errors import ChaseError, DataError
-from chase.data import columns, folders, table_cells
-from chase.data.audio import HOP, RATE, to_length
-from chase.data.options import DataOptions
-from chase.data.pictures import RAW, PictureError, read_header, read_picture, rescale, reshape
-from chase.data.tabular_files import TABLE_SUFFIXES, DataTable, read_table
-from chase.data.texts import tokenize, tokens_of, words_of
+from chase.core.errors import ChaseError, DataError, SettingsError
+from chase.data import folders
+from chase.data.pictures import PictureError, read_header
+from chase.data.tabular_files import TABLE_SUFFIXES, is_table_name
 from chase.export.load_model import read_file
+from chase.export.table_items import Item, picture_input, row_items
 from chase.export.trained import Trained
-from chase.settings import from_mapping
 
 CHUNK = 200
+READING = {"text": "text_column", "image": "image_column", "vectors": "columns"}
+"""The setting that names what a model of each kind of data reads of a table."""
 PICTURES_ONLY = (".dcm", ".wav")
 """Files that the exported loader does not read."""
 
@@ -43,26 +39,30 @@ class Prediction:
     error: str = ""
 
 
-@dataclass(frozen=True)
-class Item:
-    """One sample ready for the model, or what is wrong with it."""
+def predict(
+    trained: Trained, paths: Sequence[Path], top: int = 1, changes: Mapping[str, Any] | None = None
+) -> list[Prediction]:
+    """A prediction per sample, in order; one that cannot be read has an error, and the others are predicted.
 
-    id: str
-    inputs: Tensor | None
-    note: str = ""
-    error: str = ""
-
-
-def predict(trained: Trained, paths: Sequence[Path], top: int = 1) -> list[Prediction]:
-    """A prediction per sample, in order; one that cannot be read has an error, and the others are predicted."""
+    ``changes`` are settings that say what the columns of tables are, where they are not as in the data of the run.
+    """
+    refuse_others(trained, changes or {})
     done: list[Prediction] = []
     waiting: list[Item] = []
-    for item in (item for path in paths for item in items(trained, path)):
+    for item in (item for path in paths for item in items(trained, path, changes)):
         waiting.append(item)
         if len(waiting) == CHUNK:
             done += _answers(trained, waiting, top)
             waiting = []
     return done + _answers(trained, waiting, top)
+
+
+def refuse_others(trained: Trained, changes: Mapping[str, Any]) -> None:
+    """Only how a table is read may be said anew: all else belongs to the model."""
+    allowed = [key for kind, key in READING.items() if kind == trained.card.kind] + ["id_column", "encoding"]
+    for key in changes:
+        if key not in allowed:
+            raise SettingsError(f"{key} cannot be set for this model; what can be set here: {', '.join(allowed)}")
 
 
 def _answers(trained: Trained, waiting: Sequence[Item], top: int) -> list[Prediction]:
@@ -80,25 +80,28 @@ def _answers(trained: Trained, waiting: Sequence[Item], top: int) -> list[Predic
     return found
 
 
-def items(trained: Trained, path: Path) -> Iterator[Item]:
+def items(trained: Trained, path: Path, changes: Mapping[str, Any] | None = None) -> Iterator[Item]:
     """The samples at a path: a file, the images of a folder, or the rows of a table."""
-    if not path.exists():
-        raise DataError(f"{path} does not exist: name files, folders of images or tables to predict")
-    if path.is_dir():
-        for file in folders.image_files(path)[0]:
-            yield _file(trained, file)
-    elif path.suffix in TABLE_SUFFIXES:
-        yield from _rows(trained, path)
-    elif trained.card.kind in ("table", "vectors"):
-        raise DataError(f"{path} is not a table: the model needs rows of {', '.join(TABLE_SUFFIXES)} files")
-    else:
-        yield _file(trained, path)
+    try:
+        if not path.exists():
+            raise DataError(f"{path} does not exist: name files, folders of images or tables to predict")
+        if path.is_dir():
+            for file in folders.image_files(path)[0]:
+                yield _file(trained, file)
+        elif is_table_name(path):
+            yield from row_items(trained, path, changes or {})
+        elif trained.card.kind in ("table", "vectors"):
+            raise DataError(f"{path} is not a table: the model needs rows of {', '.join(TABLE_SUFFIXES)} files")
+        else:
+            yield _file(trained, path)
+    except DataError as error:
+        yield Item(str(path), None, error=str(error))
 
 
 def _file(trained: Trained, file: Path) -> Item:
     try:
         if trained.card.kind == "image" and file.suffix.lower() in PICTURES_ONLY:
-            return Item(str(file), _picture(trained, file))
+            return Item(str(file), picture_input(trained, file))
         inputs, note = read_file(file, trained.card.to_json())
         return Item(str(file), inputs, note)
     except (ValueError, PictureError) as error:
@@ -115,58 +118,13 @@ def reason(file: Path, said: str) -> str:
     return said
 
 
-def _picture(trained: Trained, raw: RAW | None) -> Tensor:
-    channels, height, width = trained.card.net.shape
-    picture = read_picture(raw)
-    if trained.card.seconds:
-        picture = to_length(picture, round(trained.card.seconds * RATE / HOP))
-    ready = rescale(reshape(picture, channels, (height, width)), trained.card.scale)
-    return torch.from_numpy(np.array(ready))  # a copy: a picture as it was read may not be writable
-
-
-def _rows(trained: Trained, path: Path) -> Iterator[Item]:
-    options = from_mapping(dict(trained.settings)).data_options
-    table = read_table(path, options.encoding)
-    options = columns.fill_columns(
-        table, replace(options, classes=trained.card.classes, columns=_named(trained) or options.columns)
-    )
-    if trained.card.kind == "image":
-        raws, paths = table_cells.image_cells(table, options.image_column)
-        for name, raw in zip(table_cells.ids_as_text(table, options.id_column, paths), raws, strict=True):
-            try:
-                yield Item(name, _picture(trained, raw))
-            except PictureError as error:
-                yield Item(name, None, error=f"cannot read {name}: {error}")
-        return
-    names = table_cells.ids_as_text(table, options.id_column)
-    for name, row in zip(names, _inputs(trained, table, options), strict=True):
-        yield Item(name, torch.from_numpy(row))
-
-
-def _named(trained: Trained) -> tuple[str, ...]:
-    """The columns of the table that the model was trained on: others may be there too."""
-    return tuple(f"{c.name}:{'category' if c.values else 'number'}" for c in trained.card.columns)
-
-
-def _inputs(trained: Trained, table: DataTable, options: DataOptions) -> Sequence[NDArray[Any]]:
-    shape = trained.card.net.shape
-    if trained.card.kind == "text":
-        texts = ["" if cell is None else str(cell) for cell in table.cells(options.text_column, "text")]
-        vocabulary = trained.card.net.vocabulary
-        return list(tokenize(texts, tokens_of(vocabulary), words_of(vocabulary, shape))[0])
-    if trained.card.kind == "vectors":
-        found = columns.read_vectors(table, options.columns[0])
-        if found.shape[1:] != shape:
-            raise DataError(f"{table.path} has vectors of {found.shape[1]} numbers, the model takes {shape[0]}")
-        return list(found)
-    return list(columns.read_rows(table, options.columns, trained.card.columns).values)
-
-
 def failures(found: Sequence[Prediction]) -> str:
     """A sentence on what could not be read; empty if all could."""
     bad = [p for p in found if p.error]
     if not bad:
         return ""
+    if len(found) == 1:
+        raise DataError(bad[0].error)
     if len(bad) == len(found):
         raise ChaseError(f"none of the {len(found)} samples can be read; the first: {bad[0].error}")
     return f"{len(bad)} of {len(found)} samples could not be read; the first: {bad[0].error}"
