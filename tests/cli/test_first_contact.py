@@ -242,3 +242,9 @@ def test_the_time_left_does_not_count_the_start(monkeypatch):
     now[0] = 104.0
     shown.round_done(line | {"round": 2, "seconds": 1.0})
     assert "36 s left" in shown.line(line | {"round": 2, "seconds": 1.0})  # 4 s for a round, waiting included
+
+
+def test_an_unknown_list_names_each_choice_once(chase):
+    choices = refused(chase("list", "zzzzqq")).partition("known: ")[2].strip().split(", ")
+    assert {"annotator", "clients", "data", "engine", "model"} <= set(choices)
+    assert len(choices) == len(set(choices))

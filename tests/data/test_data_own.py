@@ -199,12 +199,21 @@ def test_tables_that_do_not_fit_are_refused_in_a_sentence(tmp_path, options, wor
         ("text,label\nx,\ny,\n", "no sample has a label"),
         ("text,label,site\nx,1,here\ny,2,\n", "x.csv, line 3: the site column 'site' is empty"),
         ("text,label\nx,1\ny,2,3\n", "line 3: 3 cells, but the header has 2"),
-        ("text,label\nx,1\ny,2\n", "no labelled sample left to test on"),
+        ("text,label\nx,1\ny,2\n", r"test on \(2 of 2 have a label\): label at least 2 samples of each class"),
     ],
 )
 def test_odd_csv_files(tmp_path, content, words):
     with pytest.raises(DataError, match=words):
         sources.load(str(write_csv(tmp_path / "x.csv", content)))
+
+
+def test_data_without_any_label_says_what_a_page_session_needs(tmp_path):
+    path = write_csv(tmp_path / "x.csv", "text,label\nx,\ny,\nz,\n")
+    with pytest.raises(DataError, match=r"\(0 of 3 have a label\): label at least 2 samples .* or set test_data to"):
+        sources.load(str(path), options=DataOptions(classes=("sick", "well")))
+    tests = write_csv(tmp_path / "tests.csv", "text,label\na,sick\nb,well\n")
+    data = sources.load(str(path), options=DataOptions(classes=("sick", "well"), test_data=str(tests)))
+    assert (len(data.train), len(data.test)) == (3, 2)
 
 
 def test_paths_that_lead_nowhere(tmp_path):

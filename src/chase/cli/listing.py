@@ -195,5 +195,5 @@ def wanted(tables: dict[str, tuple[str, dict[str, str]]], what: str) -> list[tup
     found = [table for name, table in tables.items() if what in ("", name, *name.split(": "))]
     if not found:
         names = dict.fromkeys(part for name in tables for part in name.split(": "))
-        raise SettingsError(unknown("list", what, [*names, *settings_room.Settings.model_fields]))
+        raise SettingsError(unknown("list", what, dict.fromkeys([*names, *settings_room.Settings.model_fields])))
     return found

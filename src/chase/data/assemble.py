@@ -144,7 +144,12 @@ def assemble(
             problems += (f"{second.labels.size - known.size} test samples without a label were left out",)
             second = second.take(known)
     if second.labels.size == 0:
-        raise DataError(f"{name} has no labelled sample left to test on: label more, or give test_data")
+        labeled = int((whole.labels >= 0).sum())
+        raise DataError(
+            f"{name} has no labelled sample left to test on ({labeled} of {whole.labels.size} have a label): label "
+            "at least 2 samples of each class in the file, or set test_data to a file or folder of labelled samples; "
+            "a person can label the others (--annotator page)"
+        )
     if first.labels.size == 0:
         raise DataError(f"{name} has no training sample")
     twice = duplicates(first, second)
