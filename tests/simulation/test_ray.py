@@ -37,6 +37,8 @@ from chase.studies.runner import look, run_jobs
 ray = pytest.importorskip("ray", reason="the extra ray is not installed")
 pytestmark = pytest.mark.filterwarnings("ignore")  # Ray's own, of sockets and files that it leaves to the system
 
+pytestmark = pytest.mark.timeout(900)  # nodes of a cluster start slowly where other tests use the cores
+
 
 def settings(**changes: Any) -> Settings:
     return load("digits", {"clients": 40, "classes_per_client": 2, "local_epochs": 2, "engine": "ray", **changes})
