@@ -35,9 +35,10 @@ from chase.studies.job import read_comparison
 from chase.studies.runner import look, run_jobs
 
 ray = pytest.importorskip("ray", reason="the extra ray is not installed")
-pytestmark = pytest.mark.filterwarnings("ignore")  # Ray's own, of sockets and files that it leaves to the system
-
-pytestmark = pytest.mark.timeout(900)  # nodes of a cluster start slowly where other tests use the cores
+pytestmark = [
+    pytest.mark.filterwarnings("ignore"),  # Ray's own, of sockets and files that it leaves to the system
+    pytest.mark.timeout(900),  # nodes of a cluster start slowly where other tests use the cores
+]
 
 
 def settings(**changes: Any) -> Settings:
