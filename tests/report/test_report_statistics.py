@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from chase.report import method_tables
+from chase.report.comparison_section import comparison_section
 from chase.report.runs import MethodRuns, by_method, find_runs, read_run
 from chase.report.statistics import (
     ABOVE,
@@ -212,3 +213,24 @@ def test_what_an_accuracy_took_is_told_with_lowest_and_highest(make_run):
 def test_the_last_shared_round_is_one_that_all_have_evaluated(make_run):
     methods = by_method(find_runs([make_run("a", [0.1, 0.2, None]), make_run("b", [0.1, 0.2, 0.3], seed=1)]))
     assert last_shared_round(methods) == 2
+
+
+def test_many_comparisons_are_one_sentence_and_a_fold(make_run, tmp_path) -> None:
+    for seed in (0, 1, 2):
+        make_run(f"random-{seed}", [0.5, 0.60 + seed / 100], strategy="random", seed=seed)
+        for strategy, value in (("margin", 0.70), ("entropy", 0.60), ("badge", 0.50), ("bald", 0.45)):
+            make_run(f"{strategy}-{seed}", [0.5, value + seed / 100], strategy=strategy, seed=seed)
+    methods = by_method(find_runs([tmp_path]))
+    assert method_tables.in_one_sentence(methods) == "", "four comparisons are told one by one"
+    make_run("coreset", [0.5, 0.9], strategy="coreset", seed=0)
+    methods = by_method(find_runs([tmp_path]))
+    assert method_tables.in_one_sentence(methods) == (
+        "Accuracy after round 2 minus that of random, in points. Interval above 0: margin (+10.00). "
+        "Within noise: entropy (+0.00). Interval below 0: badge (-10.00); bald (-15.00). "
+        "One seed only: coreset (+30.00)."
+    )
+    section = comparison_section(methods)
+    assert section is not None
+    folded = section.body.split("<details>")[1].split("</details>")[0]
+    assert folded.count("against random after round 2") == 5
+    assert section.body.count("against random after round 2") == 5

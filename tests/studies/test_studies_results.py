@@ -21,7 +21,7 @@ from chase.settings import load
 from chase.studies import paper
 from chase.studies.catalog import STUDIES, find_study
 from chase.studies.figures import FIGURES, places, smooth
-from chase.studies.findings import findings, own_classes_findings, paper_findings, settled_share
+from chase.studies.findings import comparisons, findings, own_classes_findings, paper_findings, settled_share
 from chase.studies.job import is_done, open_job
 from chase.studies.page import parts_section, write_study
 from chase.studies.plan import Options, plan, plans_in, write_plan
@@ -116,7 +116,9 @@ def test_arms_and_seeds_that_are_missing_are_named(finished: Path, tmp_path: Pat
     write_plan(tmp_path, "ablation", jobs)
     (result,) = read_studies(tmp_path)
     said = findings(result.scenes[0])
-    assert "with one seed" in said[0], "only one seed has both arms"
+    first, each = comparisons(result.scenes[0])
+    assert first == "", "few comparisons need no sentence on all of them"
+    assert "with one seed" in each[0], "only one seed has both arms"
     assert said[-1].startswith("Not finished yet: FedRandom (1 of 3 seeds done), EV (2 of 3 seeds done), CHASe.")
 
 
@@ -441,7 +443,7 @@ def test_an_arm_without_bought_labels_stands_beside_the_others_and_in_the_comman
     (result,) = read_studies(tmp_path)
     labels = {m.label: m.first.last("labels") for m in result.scenes[0].methods}
     assert labels["no labels"] == 0 < labels["FedRandom"]
-    assert any("no labels against FedRandom" in text for text in findings(result.scenes[0]))
+    assert any("no labels against FedRandom" in text for text in comparisons(result.scenes[0])[1])
     (command,) = commands(result, "x")
     assert command.endswith("--no-labels --out x")
     assert "budget" not in command

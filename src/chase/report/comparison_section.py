@@ -25,8 +25,11 @@ def comparison_section(methods: Sequence[MethodRuns], named: str = "", said: boo
     """Methods against a baseline, with what the differences are worth (``said`` in sentences); None for one method."""
     if len(methods) < 2 or not last_shared_round(methods):
         return None
-    found = [*labels_saved.saved_sentences(methods, named), *method_tables.findings(methods, named)] if said else ()
-    body = findings_list(found) if found else Markup()
+    body = Markup()
+    if said:
+        saved_first = labels_saved.saved_sentences(methods, named)
+        body = findings_list(saved_first) if saved_first else Markup()
+        body += compared(method_tables.findings(methods, named), method_tables.in_one_sentence(methods, named))
     saved, base = labels_saved.saved_table(methods, named), method_tables.baseline(methods, named)
     if saved is not None and base is not None:
         body += html_table(saved, labels_saved.HOW.format(base=base.label))
@@ -44,6 +47,12 @@ def comparison_section(methods: Sequence[MethodRuns], named: str = "", said: boo
 def findings_list(found: Sequence[str]) -> Markup:
     """Sentences as a list."""
     return markup("list", sentences=found, kind="findings")
+
+
+def compared(found: Sequence[str], first: str) -> Markup:
+    """A sentence per comparison as a list; folded behind one sentence on all where there is one."""
+    listed = findings_list(found) if found else Markup()
+    return markup("compared", first=first, listed=listed) if first else listed
 
 
 def difference_curves(methods: Sequence[MethodRuns], base: MethodRuns) -> list[Curve | None]:

@@ -14,6 +14,7 @@ from chase.report.statistics import (
     HIGHER,
     LOWER,
     NOISE,
+    NOTHING,
     UNKNOWN,
     Difference,
     Interval,
@@ -173,6 +174,26 @@ def findings(methods: Sequence[MethodRuns], named: str = "") -> list[str]:
         f"Area under the label curve: {sentence(areas[d.label])}"
         for d in differences(methods, base, after)
     ]
+
+
+FEW = 4
+"""So many comparisons are told in sentences at once; of more, one sentence comes first and the others are folded."""
+
+
+def in_one_sentence(methods: Sequence[MethodRuns], named: str = "") -> str:
+    """Which methods are higher, lower or within noise, for more than ``FEW`` comparisons; empty for fewer."""
+    base, end = baseline(methods, named), last_shared_round(methods)
+    if base is None or not end or len(methods) - 1 <= FEW:
+        return ""
+    main, groups = main_metric(methods), dict[str, list[str]]()
+    for d in differences(methods, base, accuracy_after(end, main)):
+        points = f" ({d.interval.mean:+.2f})" if d.interval.count else ""
+        groups.setdefault(d.verdict, []).append(f"{d.label}{points}")
+    order = (HIGHER, ABOVE, NOISE, BELOW, LOWER, UNKNOWN, NOTHING)
+    names = {UNKNOWN: "One seed only"}
+    said = [f"{names.get(v, v.capitalize())}: {'; '.join(groups[v])}." for v in order if v in groups]
+    what = f"{main_name(main).capitalize()} after round {end} minus that of {base.label}, in points."
+    return " ".join([what, *said])
 
 
 def brief(methods: Sequence[MethodRuns], base: MethodRuns) -> list[list[Cell]]:

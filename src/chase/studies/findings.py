@@ -19,9 +19,17 @@ BY_EV = frozenset({"ev", "chase"})
 """Strategies that ask for the samples of the highest EV."""
 
 
+def comparisons(result: SceneResult) -> tuple[str, list[str]]:
+    """A sentence per comparison and, where these are many, one on all of them that comes first (else empty)."""
+    if not result.methods:
+        return "", []
+    methods, against = result.methods, result.part.against
+    return method_tables.in_one_sentence(methods, against), method_tables.findings(methods, against)
+
+
 def findings(result: SceneResult) -> list[str]:
-    """What was found in a scene, in sentences; it says so where nothing can be said yet."""
-    said = list(method_tables.findings(result.methods, result.part.against)) if result.methods else []
+    """What else was found in a scene, in sentences; it says so where nothing can be said yet."""
+    said = []
     planned = {job.arm for job in result.jobs}
     against = result.part.against
     if against and against not in planned:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 from chase.core.files import write_atomically
-from chase.report.comparison_section import findings_list
+from chase.report.comparison_section import compared, findings_list
 from chase.report.html import page, sections_of
 from chase.report.markup import Markup, html_figure, html_table, markup
 from chase.report.sections import Section, grid
 from chase.report.table_files import plain_tables, write_tables
 from chase.studies.figures import FIGURES, across
-from chase.studies.findings import findings
+from chase.studies.findings import comparisons, findings
 from chase.studies.ranking import NEEDED, labels_needed, ranking, recommendation
 from chase.studies.recommend import STUDY as RECOMMEND
 from chase.studies.results import SceneResult, StudyResult
@@ -36,7 +36,7 @@ def write_study(result: StudyResult, directory: Path) -> Path | None:
 
 def render(result: StudyResult) -> str:
     """The whole page."""
-    sections = [summary(result), *recommend_section(result), *parts_section(result)]
+    sections = [*recommend_section(result), summary(result), *parts_section(result)]
     links = [(section.key, section.title) for section in sections]
     for scene in result.scenes:
         if scene.methods:
@@ -50,8 +50,15 @@ def render(result: StudyResult) -> str:
 
 def summary(result: StudyResult) -> Section:
     """What was found in every scene."""
-    scenes = [(scene.title, findings_list(said)) for scene in result.scenes if (said := findings(scene))]
+    scenes = [(scene.title, said) for scene in result.scenes if (said := found_in(scene))]
     return Section("found", "What was found", markup("found", scenes=scenes, note=result.study.note))
+
+
+def found_in(scene: SceneResult) -> Markup:
+    """The sentences of one scene."""
+    first, each = comparisons(scene)
+    rest = findings(scene)
+    return compared(each, first) + (findings_list(rest) if rest else Markup())
 
 
 def recommend_section(result: StudyResult) -> list[Section]:

@@ -26,7 +26,7 @@ from chase.studies.overview import CAPTION, TABLE_NOTE, main_table, three_senten
 from chase.studies.plan import plans_in
 from chase.studies.repeat import commands
 from chase.studies.results import StudyResult, is_study, read_studies
-from chase.studies.study_page import NOTES, page_of, write_study_page
+from chase.studies.study_page import NOTES, folded, page_of, write_study_page
 from chase.studies.why_page import why_page
 
 COPIED = ("model.json", "coverage.json", "confusion.json", "notes.json")
@@ -131,11 +131,6 @@ def links(studies: Studies, root: Path, *, why: bool) -> str:
 def page_link(place: Path, result: StudyResult, root: Path) -> str:
     """The name of a study, which leads to its page."""
     return f"[{name_of(result, place, root)}]({page_of(result, place).relative_to(root).as_posix()})"
-
-
-def folded(title: str, text: str) -> list[str]:
-    """A part that opens on a click."""
-    return [f"<details><summary>{title}</summary>\n", text, "</details>\n"]
 
 
 def preface(studies: Studies, root: Path) -> str:

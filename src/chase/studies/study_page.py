@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from chase.core.files import write_atomically
@@ -15,7 +16,7 @@ from chase.report.sections import round_numbers
 from chase.report.standalone import standalone
 from chase.report.tables import ReportTable
 from chase.studies.figures import FIGURES, Drawing, across
-from chase.studies.findings import findings, unfinished
+from chase.studies.findings import comparisons, findings, unfinished
 from chase.studies.ranking import NEEDED, labels_needed, ranking, recommendation
 from chase.studies.recommend import STUDY as RECOMMEND
 from chase.studies.results import SceneResult, StudyResult, key_of
@@ -34,7 +35,7 @@ def write_study_page(result: StudyResult, place: Path, written: set[Path]) -> No
     about = result.study.about
     lines = [f"# Study {result.study.name}\n", f"{about[:1].upper()}{about[1:]}. {result.state.capitalize()}.\n"]
     lines += [f"{result.study.note}\n"] if result.study.note else []
-    lines += ["## What was found\n", found_text(result), *recommend_text(result, place, written)]
+    lines += [*recommend_text(result, place, written), "## What was found\n", found_text(result)]
     lines += [*notes_text(place), *across_text(result, place, written)]
     lines += [scene_text(scene, place, written) for scene in result.scenes if scene.methods]
     file = page_of(result, place)
@@ -74,15 +75,25 @@ def scene_figures(scene: SceneResult) -> dict[str, Drawing]:
     return found
 
 
+def folded(title: str, text: str) -> list[str]:
+    """A part that opens on a click."""
+    return [f"<details><summary>{title}</summary>\n", text, "</details>\n"]
+
+
+def listed(sentences: Sequence[str]) -> str:
+    """Sentences as a list."""
+    return "\n".join(f"- {text}" for text in sentences) + "\n"
+
+
 def found_text(result: StudyResult) -> str:
     """What a study found, plainly."""
     lines = []
     for scene in result.scenes:
-        said = findings(scene)
-        if said:
-            lines.append(f"**{scene.title}**\n")
-            lines += [f"- {text}" for text in said]
-            lines.append("")
+        (first, each), rest = comparisons(scene), findings(scene)
+        if each or rest:
+            shown = [first, *rest] if first else [*each, *rest]
+            lines += [f"**{scene.title}**\n", listed(shown)]
+            lines += folded("Each comparison in a sentence", listed(each)) if first else []
     return "\n".join(lines)
 
 
