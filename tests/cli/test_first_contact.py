@@ -248,3 +248,31 @@ def test_an_unknown_list_names_each_choice_once(chase):
     choices = refused(chase("list", "zzzzqq")).partition("known: ")[2].strip().split(", ")
     assert {"annotator", "clients", "data", "engine", "model"} <= set(choices)
     assert len(choices) == len(set(choices))
+
+
+def test_a_command_is_made_from_its_own_module_and_any_other_word_names_them_all(chase):
+    from chase.cli.main import MODULES, commands
+
+    assert set(MODULES) == set(COMMANDS)
+    for name in MODULES:
+        made = commands(name)
+        assert name in {one.name for one in (*made.registered_commands, *made.registered_groups)}
+    assert "No such command 'lisst'. Did you mean 'list'?" in refused(chase("lisst"))
+
+
+RUN_DIGITS = """
+import sys
+sys.argv = "chase run digits --rounds 1 --set clients=2 --set engine=inprocess --out run".split()
+from chase import __main__ as command
+try:
+    command.main()
+finally:
+    assert "torch" in sys.modules
+    slow = {"sklearn", "scipy.stats", "pandas", "flwr", "ray", "opacus", "datasets"} & set(sys.modules)
+    assert not slow, slow
+"""
+
+
+def test_a_run_loads_nothing_that_it_does_not_need(tmp_path):
+    run = subprocess.run([sys.executable, "-c", RUN_DIGITS], capture_output=True, text=True, cwd=tmp_path)
+    assert run.returncode == 0, run.stderr

@@ -140,3 +140,13 @@ def test_real_shakespeare(real_data):
     first, second = data.train.inputs[row].numpy()
     assert np.array_equal(first[1:], second[:-1])
     assert data.train_labels[row[0]] == second[-1]
+
+
+def test_digits_are_those_of_scikit_learn_from_their_file_or_from_its_function(monkeypatch):
+    from sklearn.datasets import load_digits
+
+    bunch = load_digits()
+    expected = np.column_stack([bunch.data, bunch.target])
+    assert np.array_equal(sources.digits_table(), expected)
+    monkeypatch.setattr(sources, "find_spec", lambda name: None)  # as in a package without such a file
+    assert np.array_equal(sources.digits_table(), expected)

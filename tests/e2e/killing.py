@@ -15,7 +15,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from chase.cli import main
+from chase.cli import (
+    main,
+    running,  # noqa: F401  (once, before the children are born)
+)
 from chase.core.files import to_jsonl
 from chase.data.sources import load
 from chase.run import checkpoint, record

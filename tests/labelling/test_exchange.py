@@ -3,6 +3,8 @@ from __future__ import annotations
 import csv
 import io
 import json
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -432,3 +434,29 @@ def test_the_commands(home: Home, tmp_path: Path) -> None:
     assert "no second opinion is needed" in run(app, ["label", "again", str(home.path)]).stdout
     assert "#token=" in run(app, ["label", "link", str(home.path), "-a", "kim"]).stdout
     assert isinstance(run(app, ["label", str(tmp_path)]).exception, LabelError)
+
+
+LABEL_COMMANDS = """
+import contextlib, io, sys
+from chase import __main__ as command
+home, labels = sys.argv[1:]
+for words in (["status", home], ["export", home, "-o", labels], ["import", home, labels], ["agreement", home],
+              ["policy", home], ["link", home, "-a", "ben"], ["audit", home]):
+    sys.argv = ["chase", "label", *words]
+    with contextlib.redirect_stdout(io.StringIO()) as said:
+        try:
+            command.main()
+        except SystemExit as end:
+            assert end.code == 0, (words, end.code)
+    assert said.getvalue() or words[0] == "export", words
+    slow = {"torch", "scipy", "pydantic", "pyarrow", "matplotlib"} & set(sys.modules)
+    assert not slow, (words, slow)
+"""
+
+
+def test_label_commands_load_nothing_that_runs_need(home: Home, tmp_path: Path) -> None:
+    """They answer at once: whoever labels waits for them."""
+    command = [sys.executable, "-c", LABEL_COMMANDS, str(home.path), str(tmp_path / "labels.csv")]
+    run = subprocess.run(command, capture_output=True, text=True)
+    assert run.returncode == 0, run.stderr
+    assert (tmp_path / "labels.csv").is_file()

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import sys
+from importlib import import_module
+from typing import Any
 
 import click
 import typer
 import typer.core
 
 from chase import __version__
-from chase.cli import data, demo, federation, labelling, listing, reporting, running, site, studying, using, watching
 from chase.core.errors import ChaseError
 
 typer.core.HAS_RICH = False  # else help texts show "\[default: 30]": typer escapes for rich even when it is off
@@ -18,25 +19,47 @@ typer.core.HAS_RICH = False  # else help texts show "\[default: 30]": typer esca
 RENAMED = {"--agreement": "--contract"}
 """Options that had another name."""
 
-app = typer.Typer(
-    name="chase",
-    help="Federated active learning: CHASe, other methods to compare it with, and a labelling page.",
-    no_args_is_help=True,
-    add_completion=False,
-    rich_markup_mode="rich",
-    pretty_exceptions_enable=False,
-)
-running.register(app)
-reporting.register(app)
-using.register(app)
-demo.register(app)
-listing.register(app)
-labelling.register(app)
-data.register(app)
-studying.register(app)
-watching.register(app)
-site.register(app)
-federation.register(app)
+MODULES = {
+    "run": "running",
+    "resume": "running",
+    "show": "reporting",
+    "report": "reporting",
+    "export": "using",
+    "predict": "using",
+    "demo": "demo",
+    "list": "listing",
+    "label": "labelling",
+    "data": "data",
+    "study": "studying",
+    "watch": "watching",
+    "site": "site",
+    "federation": "federation",
+}
+"""Every command and the module beside this one that has it. Some of them take seconds to import."""
+
+
+def commands(first: str | None = None) -> typer.Typer:
+    """The command line with this command alone; with every command if it is none of them."""
+    app = typer.Typer(
+        name="chase",
+        help="Federated active learning: CHASe, other methods to compare it with, and a labelling page.",
+        no_args_is_help=True,
+        add_completion=False,
+        rich_markup_mode="rich",
+        pretty_exceptions_enable=False,
+    )
+    for module in [MODULES[first]] if first in MODULES else dict.fromkeys(MODULES.values()):
+        import_module(f"chase.cli.{module}").register(app)
+    app.callback()(_root)
+    return app
+
+
+def __getattr__(name: str) -> Any:
+    """``app``, the command line with every command, made when it is first asked for."""
+    if name != "app":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    globals()["app"] = app = commands()
+    return app
 
 
 def _version(show: bool) -> None:
@@ -45,7 +68,6 @@ def _version(show: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
 def _root(
     version: bool = typer.Option(
         False, "--version", help="Show the version and exit.", callback=_version, is_eager=True
@@ -64,7 +86,7 @@ def main() -> None:
     for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
         os.environ.setdefault(variable, "1")
     try:
-        code = app(prog_name="chase", standalone_mode=False)
+        code = commands(next(iter(sys.argv[1:]), None))(prog_name="chase", standalone_mode=False)
         sys.exit(code if isinstance(code, int) else 0)
     except click.exceptions.NoArgsIsHelpError as error:
         error.show()

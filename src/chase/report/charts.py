@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.colors import LogNorm, Normalize
-from matplotlib.ticker import MaxNLocator
 
 from chase.report.plots import (
     Curve,
@@ -22,7 +20,22 @@ from chase.report.plots import (
 )
 from chase.report.runs import Numbers
 from chase.report.statistics import Interval
-from chase.report.style import INK, Look, add_legend, add_scale, legend_shape, new_axes, styled, to_svg
+from chase.report.style import (
+    INK,
+    Look,
+    add_legend,
+    add_scale,
+    legend_shape,
+    linear_shades,
+    logarithmic_shades,
+    new_axes,
+    styled,
+    ticks,
+    to_svg,
+)
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 ROOM = 3.0
 """How far bands about zero may reach beyond the lines, in times their range."""
@@ -44,7 +57,7 @@ def matrix(
         figure, axes = new_axes(*axes_names, height=max(2.6, min(6.0, 1.1 + 0.2 * len(y))))
         shown = np.where(values > 0, values, np.nan) if logarithmic else values
         top = float(np.nanmax(values)) if values.size and np.isfinite(values).any() else 1.0
-        scale = LogNorm(1, max(2.0, top)) if logarithmic else Normalize(0.0, top or 1.0)
+        scale = logarithmic_shades(top) if logarithmic else linear_shades(top or 1.0)
         shades = axes.imshow(shown, aspect="auto", interpolation="nearest", cmap="cividis", norm=scale)
         axes.grid(visible=False)
         name_ticks(axes, x)
@@ -188,7 +201,7 @@ def differences(title: str, ylabel: str, curves: Sequence[Curve | None]) -> str:
             axes.plot(
                 c.x, c.mean, color=look.colour, linestyle=look.line, marker=look.marker, markevery=every, label=c.label
             )
-        axes.xaxis.set_major_locator(MaxNLocator(nbins=7, integer=True))
+        axes.xaxis.set_major_locator(ticks(7, whole=True))
         axes.margins(x=0.02)
         keep_means_readable(axes, [c for _, c in drawn], ROOM)
         tell_of_cuts(axes, "bands")

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.colors import LogNorm
-from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
 from chase.report.runs import MethodRuns, Numbers, Quantity
@@ -21,10 +19,15 @@ from chase.report.style import (
     add_legend,
     add_scale,
     legend_shape,
+    logarithmic_shades,
     new_axes,
     styled,
+    ticks,
     to_svg,
 )
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 Spread = Callable[[Numbers], tuple[Numbers, Numbers]]
 
@@ -114,8 +117,8 @@ def lines(title: str, xlabel: str, ylabel: str, curves: Sequence[Curve | None], 
                 markeredgewidth=0.5,
                 label=c.label,
             )
-        axes.xaxis.set_major_locator(MaxNLocator(nbins=7, integer=xlabel == "round"))
-        axes.yaxis.set_major_locator(MaxNLocator(nbins=6))
+        axes.xaxis.set_major_locator(ticks(7, whole=xlabel == "round"))
+        axes.yaxis.set_major_locator(ticks(6))
         axes.margins(x=0.02)
         keep_means_readable(axes, [c for _, c in drawn])
         keep_percent(axes, ylabel)
@@ -184,7 +187,7 @@ def stack(title: str, xlabel: str, ylabel: str, x: Numbers, layers: Sequence[Lay
             else:
                 axes.fill_between(x, base, top, label=layer.label, **layer.fill.options)
             base = top
-        axes.xaxis.set_major_locator(MaxNLocator(nbins=7, integer=True))
+        axes.xaxis.set_major_locator(ticks(7, whole=True))
         axes.margins(x=0.5 if x.size == 1 else 0, y=0)
         add_legend(figure, axes, columns)
         return to_svg(figure, title)
@@ -252,7 +255,7 @@ def heat_map(
             values, aspect="auto", interpolation="nearest", cmap="cividis", vmin=0.0, vmax=top, extent=extent
         )
         axes.grid(visible=False)
-        axes.xaxis.set_major_locator(MaxNLocator(nbins=7, integer=True))
+        axes.xaxis.set_major_locator(ticks(7, whole=True))
         step = max(1, -(-len(names) // 25))
         axes.set_yticks(range(0, len(names), step), [shorten(n, 14) for n in names[::step]])
         add_scale(figure, axes, shades, unit)
@@ -268,7 +271,7 @@ def count_map(title: str, clients: Sequence[str], classes: Sequence[str], counts
             aspect="auto",
             interpolation="nearest",
             cmap="cividis",
-            norm=LogNorm(vmin=1.0, vmax=max(2.0, float(counts.max()))),
+            norm=logarithmic_shades(float(counts.max())),
         )
         axes.grid(visible=False)
         name_ticks(axes, [name if name.strip() else repr(name) for name in classes])

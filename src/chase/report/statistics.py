@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import stats
+from scipy.special import stdtrit
 
 from chase.report.runs import WALL, Clock, MethodRuns, Numbers, RunData, main_series
 
@@ -57,7 +57,7 @@ def interval_band(values: Numbers) -> tuple[Numbers, Numbers]:
     runs = values.shape[0]
     if runs < 2:
         return mean, mean
-    half = stats.t.ppf(0.5 + CONFIDENCE / 2, runs - 1) * values.std(axis=0, ddof=1) / np.sqrt(runs)
+    half = stdtrit(runs - 1, 0.5 + CONFIDENCE / 2) * values.std(axis=0, ddof=1) / np.sqrt(runs)
     return mean - half, mean + half
 
 
@@ -99,7 +99,9 @@ def paired_p(values: Numbers) -> float:
     """Two-sided p of a paired t-test that the mean of the differences is 0."""
     if np.all(values == values[0]):
         return 1.0 if values[0] == 0 else 0.0
-    return float(stats.ttest_1samp(values, 0.0).pvalue)
+    from scipy.stats import ttest_1samp  # more than a second to import: only where a test is made
+
+    return float(ttest_1samp(values, 0.0).pvalue)
 
 
 def holm(p_values: Sequence[float]) -> list[float]:

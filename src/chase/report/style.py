@@ -12,16 +12,15 @@ import itertools
 import re
 import warnings
 from dataclasses import dataclass
-from typing import Any
-
-import matplotlib
-from matplotlib.axes import Axes
-from matplotlib.backends.backend_svg import FigureCanvasSVG
-from matplotlib.colors import LogNorm
-from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, NullFormatter
+from typing import TYPE_CHECKING, Any
 
 from chase.core.pools import in_words
+
+if TYPE_CHECKING:  # matplotlib takes most of a second to import: only where something is drawn
+    from matplotlib.axes import Axes
+    from matplotlib.colors import LogNorm, Normalize
+    from matplotlib.figure import Figure
+    from matplotlib.ticker import MaxNLocator
 
 INK, GRID, PAPER = "#010203", "#040506", "#070809"
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8c8c8c", INK, "#8f6b2e")
@@ -150,6 +149,9 @@ def new_axes(
     xlabel: str, ylabel: str, legend_rows: int = 0, width: float = WIDTH, height: float = HEIGHT
 ) -> tuple[Figure, Axes]:
     """An empty figure, taller by its legend; only for use within ``styled``."""
+    from matplotlib.backends.backend_svg import FigureCanvasSVG
+    from matplotlib.figure import Figure
+
     figure = Figure(figsize=(width, height + 0.2 * legend_rows), layout="constrained")
     FigureCanvasSVG(figure)
     axes = figure.add_subplot()
@@ -160,7 +162,30 @@ def new_axes(
 
 def styled() -> Any:
     """The context in which figures are made and written."""
+    import matplotlib
+
     return matplotlib.rc_context(STYLE)
+
+
+def ticks(most: int, whole: bool = False) -> MaxNLocator:
+    """Where an axis of this many intervals at most has its ticks."""
+    from matplotlib.ticker import MaxNLocator
+
+    return MaxNLocator(nbins=most, integer=whole)
+
+
+def linear_shades(top: float) -> Normalize:
+    """Shades from 0 to this number."""
+    from matplotlib.colors import Normalize
+
+    return Normalize(0.0, top)
+
+
+def logarithmic_shades(top: float) -> LogNorm:
+    """Shades from 1 to this number, or to 2 if it is less."""
+    from matplotlib.colors import LogNorm
+
+    return LogNorm(1.0, max(2.0, top))
 
 
 def legend_shape(labels: list[str], width: float = WIDTH) -> tuple[int, int]:
@@ -181,6 +206,9 @@ def add_legend(figure: Figure, axes: Axes, columns: int) -> None:
 
 def add_scale(figure: Figure, axes: Axes, shades: Any, unit: str) -> None:
     """The bar that tells what shades mean; its numbers are plain, also where they are powers of ten."""
+    from matplotlib.colors import LogNorm
+    from matplotlib.ticker import FuncFormatter, NullFormatter
+
     bar = figure.colorbar(shades, ax=axes, pad=0.02, aspect=28, label=unit)
     bar.outline.set_edgecolor(GRID)
     bar.ax.tick_params(color=INK, which="both")

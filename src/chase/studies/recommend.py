@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import numpy as np
-from scipy.stats import rankdata
 
 from chase.studies.study import Arm, Scene, Study, StudyPart
 
@@ -65,6 +64,8 @@ def mean_ranks(areas: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
     methods = sorted(set.intersection(*(set(found) for found in areas.values()))) if areas else []
     if not methods:
         return {}
+    from scipy.stats import rankdata  # more than a second to import: only where ranks are asked for
+
     ranks = np.array([rankdata([-found[name] for name in methods]) for found in areas.values()])
     means = dict(zip(methods, ranks.mean(axis=0).tolist(), strict=True))
     return dict(sorted(means.items(), key=lambda item: (item[1], item[0])))
