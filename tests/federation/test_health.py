@@ -62,7 +62,7 @@ def test_a_certificate_that_ends_soon_is_reported_and_renewed_from_the_same_ca(
     ca_key = certificates.load_pem_private_key((place / "ca.key").read_bytes(), None)
     ca = certificates.read_certificate(place / "ca.crt")
     key = keys.ec.generate_private_key(keys.CURVE())
-    names = [keys._san("fed.example.org")]
+    names = [keys.alternative_name("fed.example.org")]
     short = keys.signed_by(ca_key, ca.subject, keys._name("fed.example.org"), names, key.public_key())
     (place / "server.pem").write_bytes(short.public_bytes(keys.Encoding.PEM))
     keys.write_private(place / "server.key", b"old")
@@ -133,7 +133,7 @@ def test_rules_change_between_runs_all_or_none(federation: FederationDirectory) 
 
 
 def test_a_ca_that_ends_soon_cannot_renew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(keys, "DAYS", 30)
+    monkeypatch.setattr(keys, "CA_DAYS", 30)
     keys.server_certificate(tmp_path, ["localhost"])
     with pytest.raises(FederationError, match="the CA certificate itself expires in 29 days"):
         certificates.renew(tmp_path)

@@ -175,8 +175,10 @@ def test_a_node_with_the_key_of_one_site_cannot_pass_as_another(tmp_path: Path) 
     table.transport.hellos = {20: Hello("a", (), 100, 20), 21: Hello("c", ())}
     table.rounds.members.look(1)
     assert table.rounds.members.here() == {}
-    assert table.rounds.members.refused["a"] == "it calls itself 'a', but its key is that of 'b'"
-    assert table.rounds.members.refused["c"] == "it calls itself 'c', but its key is on no list"
+    said = table.rounds.members.refused  # under who it is, not under whom it would be
+    assert said["b"] == "it calls itself 'a', but its key is that of 'b'"
+    assert said["node 21"] == "it calls itself 'c', but its key is on no list"
+    assert said.keys() == {"b", "node 21"}
 
 
 def test_two_nodes_of_one_name_are_not_both_let_in(tmp_path: Path) -> None:

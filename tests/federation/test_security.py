@@ -176,7 +176,7 @@ def test_strangers_wrong_keys_and_impostors_are_refused(tmp_path: Path) -> None:
         real.loopback.start_site(real.supervisor, "site-b")
         real.finish()
         refused = {e["site"]: e["why"] for e in events(real.run) if e["what"] == "refused"}
-        assert refused == {"site-a": "it calls itself 'site-a', but its key is that of 'site-c'"}
+        assert refused == {"site-c": "it calls itself 'site-a', but its key is that of 'site-c'"}
         assert sorted(site for _, site in real.told("joined")) == ["site-a", "site-b"]
 
 

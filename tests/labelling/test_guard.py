@@ -61,7 +61,7 @@ def test_a_body_that_never_comes_is_refused(tmp_path: Path, monkeypatch: pytest.
 
 
 def test_one_connection_too_many_is_closed_and_the_others_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(patience, "most_connections", lambda: 5)
+    monkeypatch.setattr(patience, "most_connections", lambda most: 5)
     home = image_home(tmp_path / "home")
     with served(home) as where:
         lines = [connect(where) for _ in range(5)]
@@ -75,7 +75,7 @@ def test_one_connection_too_many_is_closed_and_the_others_work(tmp_path: Path, m
 
 
 def test_silent_connections_under_tls_are_counted_and_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(patience, "most_connections", lambda: 5)
+    monkeypatch.setattr(patience, "most_connections", lambda most: 5)
     monkeypatch.setattr(tls, "HANDSHAKE_SECONDS", 1.0)
     made = certificate(tmp_path)
     trusting = ssl.create_default_context(cafile=str(made["cert"]))

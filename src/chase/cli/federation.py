@@ -6,7 +6,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -20,6 +20,7 @@ from chase.cli.groups_help import CommandGroup
 from chase.cli.options import SetOpt
 from chase.core.address import host_port
 from chase.core.errors import FederationError
+from chase.core.operator import check_owner
 
 if TYPE_CHECKING:
     from chase.federation.ops.setup import Loopback
@@ -141,6 +142,7 @@ def admit(
     from chase.federation.ops import setup
     from chase.federation.rules import FederationDirectory
 
+    check_owner(directory, FederationError)
     setup.admit(FederationDirectory(directory), name, key)
     print(f"{name} may connect")
 
@@ -151,17 +153,21 @@ def dismiss(directory: DirArg, name: Annotated[str, typer.Argument(help="The sit
     from chase.federation.ops import setup
     from chase.federation.rules import FederationDirectory
 
+    check_owner(directory, FederationError)
     setup.dismiss(FederationDirectory(directory), name)
     print(f"{name} is removed; admit it with a new key to add it again")
 
 
-def keep_going(registry: Path, jobs: Sequence[ProcessSpec], message: str) -> None:
-    """Keep processes going until a signal comes, then end them all."""
+def keep_going(
+    registry: Path, jobs: Sequence[ProcessSpec], message: str, check: Callable[[], None] = lambda: None
+) -> None:
+    """Keep processes going until a signal comes, then end them all; ``check`` is made when no earlier ones are left."""
     from chase.federation.ops.supervisor import Ended, Supervisor, end_on_signals
 
     end_on_signals()
     try:
         with Supervisor(registry) as supervisor:
+            check()
             for job in jobs:
                 supervisor.start(job)
             print(message, flush=True)
@@ -181,7 +187,7 @@ def serve(
 ) -> None:
     """Serve a federation until Ctrl-C or SIGTERM: Flower's SuperLink, where sites connect, and the rounds."""
     need_flower()
-    from chase.federation.ops.launch import proxy_job, server_jobs
+    from chase.federation.ops.launch import other_port, proxy_job, refuse_taken, server_jobs
     from chase.federation.rules import FederationDirectory
 
     federation = FederationDirectory(directory)
@@ -191,13 +197,19 @@ def serve(
         say_fingerprint(federation)
     jobs = server_jobs(federation)
     message = "serving on {}:{}".format(*federation.address)
-    if proxy_at:
-        place = host_port(proxy_at)
-        if place is None:
-            raise FederationError(f"--proxy takes HOST:PORT, such as 0.0.0.0:8443, not '{proxy_at}'")
+    place = host_port(proxy_at) if proxy_at else None
+    if place is not None:
         jobs.append(proxy_job(federation, *place))
         message += f", for sites on {proxy_at}"
-    keep_going(directory / "processes.json", jobs, f"{message}; logs: {directory / 'logs'}")
+    elif proxy_at:
+        raise FederationError(f"--proxy takes HOST:PORT, such as 0.0.0.0:8443, not '{proxy_at}'")
+
+    def check() -> None:
+        refuse_taken(*federation.address, other_port(federation))
+        if place is not None:
+            refuse_taken(*place, "end it, or give another address with --proxy")
+
+    keep_going(directory / "processes.json", jobs, f"{message}; logs: {directory / 'logs'}", check)
 
 
 def proxy(
@@ -229,6 +241,7 @@ def run(directory: DirArg, change: SetOpt = None, rule: RuleOpt = None) -> None:
     from chase.federation.ops.supervisor import Ended, end_on_signals
     from chase.federation.rules import FederationDirectory
 
+    check_owner(directory, FederationError)
     federation = FederationDirectory(directory)
     if change or rule:
         change_run(federation, change or [], rule or [])

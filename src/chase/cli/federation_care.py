@@ -8,7 +8,8 @@ from typing import Annotated
 
 import typer
 
-from chase.core.errors import ChaseError, LabelError
+from chase.core.errors import ChaseError, FederationError, LabelError
+from chase.core.operator import check_owner
 
 DirArg = Annotated[Path, typer.Argument(help="The federation's directory, at the server.")]
 HomeArg = Annotated[Path, typer.Argument(help="The site's directory.")]
@@ -44,13 +45,18 @@ def health(directory: DirArg) -> None:
     say(federation_problems(FederationDirectory(directory)))
 
 
-def renew(directory: DirArg) -> None:
+def renew(
+    directory: DirArg,
+    host: Annotated[list[str] | None, typer.Option(help="One more name of the server; repeatable.")] = None,
+) -> None:
     """Make a new server certificate from the federation's own CA; restart `serve` afterwards."""
     from chase.federation.ops import certificates
     from chase.federation.rules import FederationDirectory
 
+    check_owner(directory, FederationError)
     keys = FederationDirectory(directory).path / "keys"
-    print(f"server certificate renewed, valid for {certificates.renew(keys)} days; restart `chase federation serve`")
+    days = certificates.renew(keys, host or [])
+    print(f"server certificate renewed, valid for {days} days; restart `chase federation serve`")
     print(f"fingerprint of the CA, unchanged: {certificates.fingerprint(keys / 'ca.crt')}")
 
 
@@ -61,6 +67,7 @@ def rollback(
     from chase.federation.rollback import roll_back
     from chase.federation.rules import FederationDirectory
 
+    check_owner(directory, FederationError)
     roll_back(FederationDirectory(directory), round)
     print(f"round {round} is the last one now; resume with: chase federation run {directory}")
 
@@ -116,6 +123,7 @@ def accept(home: HomeArg) -> None:
     from chase.site import approval
     from chase.site.place import Site
 
+    check_owner(home, LabelError)
     lines = approval.accept(Site(home).path)
     print("\n".join(f"accepted {line}" for line in lines) if lines else "nothing is proposed")
 
@@ -125,6 +133,7 @@ def recover(home: HomeArg) -> None:
     from chase.home.store import ClientStore
     from chase.site.place import Site
 
+    check_owner(home, LabelError)
     site = Site(home)
     with site.locked():
         removed = ClientStore(site.home, site.start()).drop_damaged()

@@ -20,7 +20,8 @@ from chase.cli.groups_help import CommandGroup
 from chase.cli.options import SetOpt
 from chase.client.build import check_device
 from chase.core.address import host_port
-from chase.core.errors import ChaseError, FederationError
+from chase.core.errors import ChaseError, FederationError, LabelError
+from chase.core.operator import check_owner
 from chase.core.pools import in_words
 from chase.core.text import split_list
 from chase.data.options import DataOptions
@@ -137,6 +138,7 @@ def key_maker() -> Callable[[Path, str], str]:
 
 def key(home: HomeArg) -> None:
     """Create a new key for a site whose key was lost or exposed; the old key file is renamed and kept."""
+    check_owner(home, FederationError)
     make_key, name = key_maker(), Site(home).card.name
     if any(running(home / "processes.json").values()):
         raise FederationError(f"{name} is connected with its key: first run `chase site disconnect {home}`")
@@ -177,6 +179,7 @@ def status(home: HomeArg, as_json: JsonOpt = False) -> None:
 
 def add(home: HomeArg, files: Annotated[list[Path], typer.Argument(help="New files, folders, or one table.")]) -> None:
     """Add new samples to a site; they can be selected from its next turn on."""
+    check_owner(home, LabelError)
     site = Site(home)
     found, labels = samples.read_more(site, files)
     for problem in found.problems:
@@ -193,6 +196,7 @@ def add(home: HomeArg, files: Annotated[list[Path], typer.Argument(help="New fil
 
 def forget(home: HomeArg, names: Annotated[list[str], typer.Argument(help="Samples by name.")]) -> None:
     """Remove samples and their labels from every file of the site."""
+    check_owner(home, LabelError)
     site = Site(home)
     change.forget(site, change.find(site, names))
     print(

@@ -39,6 +39,8 @@ SUM = "sum."
 """Prefix of arrays that the server adds up."""
 RECEIVED = "received"
 """In an order: the last round in which each client's sums arrived."""
+NEVER = -(2**31)
+"""Stands there for a client of whose labels the server has nothing."""
 HISTORY = "history"
 """In a client's state: classes predicted by the last global models (models, samples)."""
 
@@ -136,15 +138,24 @@ def left_out_scores(context: ClientContext, order: RoundOrder, ids: SampleIds, l
     return left_out(scores, labels, leverage(features, order.extras))
 
 
-def confirmed(state: ClientState, order: RoundOrder, client: int) -> ClientState:
-    """With what the server has received; a message that did not arrive counts as not sent."""
-    if "pending_round" not in state.extras:
-        return state
-    extras = dict(state.extras)
-    ids, labels, sent_in = (extras.pop(f"pending_{name}") for name in ("ids", "labels", "round"))
+def received_of(order: RoundOrder, client: int) -> int:
+    """The last round in which the server received sums of a client."""
     received = order.extras[RECEIVED]
-    if client < received.size and int(received[client]) == int(sent_in[0]):
-        extras |= {"sent_ids": ids, "sent_labels": labels}
+    return int(received[client]) if client < received.size else NEVER
+
+
+def confirmed(state: ClientState, order: RoundOrder, client: int) -> ClientState:
+    """With what the server has received; a message that did not arrive counts as not sent.
+
+    A server that began its sums anew has nothing: all labels are new to it.
+    """
+    extras, received = dict(state.extras), received_of(order, client)
+    if received == NEVER:
+        extras = {name: array for name, array in extras.items() if name not in ("sent_ids", "sent_labels")}
+    if "pending_round" in extras:
+        ids, labels, sent_in = (extras.pop(f"pending_{name}") for name in ("ids", "labels", "round"))
+        if received == int(sent_in[0]):
+            extras |= {"sent_ids": ids, "sent_labels": labels}
     return replace(state, extras=extras)
 
 

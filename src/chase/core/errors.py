@@ -46,6 +46,16 @@ class AheadError(CheckpointError):
         self.done, self.asked = done, asked
 
 
+class OutOfStepError(CheckpointError):
+    """The server has other sums of this client than it remembers sending: one of the two was restored or set back."""
+
+    def __init__(self, received: int) -> None:
+        super().__init__(
+            f"the server has sums of this site up to round {received}, which this copy of the site does not know of: "
+            "all sites send their sums again in the next round"
+        )
+
+
 class UpdateError(ChaseError):
     """A client's update does not fit the model and is refused."""
 

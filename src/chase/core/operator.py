@@ -1,8 +1,11 @@
-"""Who runs this program, for the audit log."""
+"""Who runs this program: for the audit log, and so that nobody leaves files that their owner cannot change."""
 
 from __future__ import annotations
 
 import os
+from pathlib import Path
+
+from chase.core.errors import ChaseError
 
 
 def operator() -> str:
@@ -10,13 +13,28 @@ def operator() -> str:
     return f"{_user()} (command line)"
 
 
+def check_owner(path: Path, refusal: type[ChaseError]) -> None:
+    """Refuse to work in another user's directory, root too: what it writes there, the owner could not change."""
+    try:
+        owner = path.stat().st_uid
+    except OSError:
+        return  # it is missing or closed to this user, which is told elsewhere
+    if hasattr(os, "getuid") and owner != os.getuid():
+        raise refusal(
+            f"{path} belongs to {_name(owner)}, and this command was started by {_name(os.getuid())}: "
+            f"run it as {_name(owner)} (`sudo -u {_name(owner)} -H ...`)"
+        )
+
+
 def _user() -> str:
     """As the system knows them: a variable of the environment (LOGNAME, USER) could hold any name."""
+    return _name(os.getuid()) if hasattr(os, "getuid") else os.getlogin()  # the latter on Windows
+
+
+def _name(number: int) -> str:
+    import pwd  # not on Windows
+
     try:
-        import pwd
-    except ImportError:  # Windows
-        return os.getlogin()
-    try:
-        return pwd.getpwuid(os.getuid()).pw_name
+        return pwd.getpwuid(number).pw_name
     except KeyError:  # a container may run under a number that has no name
-        return f"user {os.getuid()}"
+        return f"user {number}"

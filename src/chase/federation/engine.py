@@ -30,7 +30,7 @@ from chase.federation.rounds import RoundOutcome, Rounds
 from chase.federation.rules import FederationDirectory, Rules
 from chase.federation.secure_engine import SecureSums
 from chase.federation.secure_vector import fit_shapes
-from chase.federation.transport import SiteMessage, Transport
+from chase.federation.transport import OUT_OF_STEP, SiteMessage, Transport
 from chase.learning.inference import logits
 from chase.models.catalog import NetSpec
 from chase.models.net import set_weights
@@ -167,6 +167,12 @@ class FederationEngine:
         if self._shapes is None or self._shapes[0] != order.round:
             self._shapes = order.round, fit_shapes(self.spec, self._settings.seed, order)
         return self._shapes[1]
+
+    def out_of_step(self, metrics: Metrics) -> bool:
+        """Whether a site or the server was found set back in a round: sums that build on earlier ones are wrong."""
+        told = any(why.startswith(OUT_OF_STEP) for why in metrics["sites"]["refused"].values())
+        found, self._members.set_back = told or self._members.set_back, False
+        return found
 
     def tell_refused(self, round: int, refused: Mapping[ClientId, str]) -> None:
         """Events, and the state of the sites, for parts that the server left out when it added them up."""

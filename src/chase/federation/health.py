@@ -12,6 +12,7 @@ from chase.federation.ops.certificates import AHEAD, days_left
 from chase.federation.ops.launch import server_lives
 from chase.federation.ops.supervisor import running
 from chase.federation.rules import FederationDirectory
+from chase.federation.transport import CONTACT
 from chase.home.store import ClientStore
 from chase.run.record import Record
 from chase.site import approval
@@ -36,7 +37,8 @@ def _certificates(federation: FederationDirectory) -> list[str]:
     for name in ("server.pem", "ca.crt") if federation.secure else ():
         left = days_left(federation.path / "keys" / name)
         if left < AHEAD:
-            ended = f"ended {-left} days ago" if left < 0 else f"ends in {left} days"
+            days = f"{abs(left)} day{'s' if abs(left) != 1 else ''}"
+            ended = f"ended {days} ago" if left < 0 else f"ends in {days}" if left else "ends within a day"
             todo = f"run `chase federation renew {federation.path}`" if name == "server.pem" else NEW_CA
             found.append(f"the certificate {name} {ended}: {todo}")
     return found
@@ -84,7 +86,7 @@ def site_problems(site: Site) -> list[str]:
     if not jobs:
         found.append("it is not connected: run `chase site connect`")
     found += [f"the node {name} is down" for name, alive in jobs.items() if not alive]
-    found += _last_words(site.path / "logs" / "node.log")
+    found += _contact(site.path) if any(jobs.values()) else _last_words(site.path / "logs" / "node.log")
     spoiled = damaged(site)
     if spoiled:
         names = [site.held_out_names().get(s) or site.home.inbox.sample_name(s) or str(s) for s in spoiled[:5]]
@@ -98,13 +100,24 @@ def site_problems(site: Site) -> list[str]:
     return found
 
 
+def _contact(home: Path) -> list[str]:
+    """A sentence where the server does not answer the site's node, and what the node said last."""
+    words = _last_words(home / "logs" / "node.log")
+    try:
+        silent = max(0.0, time.time() - (home / CONTACT).stat().st_mtime)
+    except OSError:
+        return ["the server has not answered since the site was connected", *words]
+    return [f"the server has not answered for {silent:.0f} s", *words] if silent > QUIET else words
+
+
 def _last_words(log: Path) -> list[str]:
-    """The last line of a node's log, where it is an error."""
+    """The last line of a node's log, where it is an error or a warning."""
     try:
         lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
         return []
-    return [f"its node says: {lines[-1].partition(' ERROR ')[2]}"] if lines and " ERROR " in lines[-1] else []
+    words = [word for word in (" ERROR ", " WARNING ") if lines and word in lines[-1]]
+    return [f"its node says: {lines[-1].partition(words[0])[2]}"] if words else []
 
 
 def metrics_text(federation: FederationDirectory) -> str:

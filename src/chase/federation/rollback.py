@@ -32,6 +32,7 @@ def roll_back(federation: FederationDirectory, round: int) -> None:
         path = record.path / "environment.json"
         body = json.loads(path.read_text(encoding="utf-8"))
         body |= {"run": secrets.token_hex(8), "earlier_runs": [*body.get("earlier_runs", []), record.run]}
+        body["rolled_back_to"] = round
         write_atomically(path, json.dumps(body, indent=2).encode())
         diary = Diary(record.path)
         diary.note(round, "rollback", why=f"round {round} is the last one now; the run continues as {body['run']}")

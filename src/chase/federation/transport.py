@@ -15,6 +15,10 @@ from chase.core.weights import Weights
 
 AHEAD = "ahead of the server"
 """How the error of a site begins that has done a later round than it is asked for."""
+OUT_OF_STEP = "out of step with the server"
+"""How the error of a site begins of which the server has other sums than the site remembers."""
+CONTACT = "logs/contact"
+"""In a site's home: its time is when the server last answered the site's node."""
 Ticket = str
 NodeId = int
 

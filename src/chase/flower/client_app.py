@@ -22,6 +22,7 @@ from chase.core.errors import (
     ChaseError,
     ClientError,
     ContractError,
+    OutOfStepError,
     SettingsError,
     TrainingError,
     UpdateError,
@@ -30,7 +31,7 @@ from chase.core.messages import ClientUpdate
 from chase.federation.secure_site import SecureSite, with_noise
 from chase.federation.secure_sum import Words, encode
 from chase.federation.secure_vector import vector_for
-from chase.federation.transport import AHEAD, Hello, Tally
+from chase.federation.transport import AHEAD, OUT_OF_STEP, Hello, Tally
 from chase.flower import codec
 from chase.settings import Settings, from_mapping
 from chase.site import approval, turn
@@ -54,7 +55,7 @@ def answer(message: Message, home: Path) -> Message:
             site.close()
     except Exception as error:  # the boundary: text of an error may name samples and must not leave the site
         LOG.error("the message failed:\n%s", traceback.format_exc())
-        in_vain = isinstance(error, AheadError) or isinstance(error.__cause__, TrainingError)
+        in_vain = isinstance(error, AheadError | OutOfStepError) or isinstance(error.__cause__, TrainingError)
         content = codec.pack_failure(harmless(error), not in_vain)
     return Message(content, reply_to=message)
 
@@ -63,6 +64,8 @@ def harmless(error: Exception) -> str:
     """What the server may know of an error: its kind and the stage, not its text."""
     if isinstance(error, AheadError):
         return f"{AHEAD}: it has done round {error.done} and is asked for round {error.asked}"
+    if isinstance(error, OutOfStepError):
+        return f"{OUT_OF_STEP}: the site or the server was restored from an older copy"
     if isinstance(error, ClientError):
         cause = type(error.__cause__).__name__ if error.__cause__ is not None else "error"
         return f"{error.stage} failed ({cause}); the site's log says why"

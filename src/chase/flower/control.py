@@ -1,6 +1,6 @@
 """What the server's people do at the SuperLink: register and remove keys, and start a run.
 
-    python -m chase.flower.control FEDERATION register KEY NAME ... | unregister NODE | submit
+    python -m chase.flower.control FEDERATION register KEY NAME ... | node KEY | unregister NODE | submit
 
 Prints one line of JSON. The SuperLink opens its control API only to who holds the federation's secret.
 """
@@ -18,7 +18,7 @@ import httpx
 from flwr.cli.build import build_fab_from_disk
 from flwr.cli.supernode.register import try_load_public_key
 from flwr.common.serde import fab_to_proto
-from flwr.proto.control_pb2 import RegisterNodeRequest, StartRunRequest, UnregisterNodeRequest
+from flwr.proto.control_pb2 import ListNodesRequest, RegisterNodeRequest, StartRunRequest, UnregisterNodeRequest
 from flwr.supercore.control.control_http_client import ControlHttpClient
 from flwr.supercore.error import FlowerError
 from flwr.supercore.fab import Fab
@@ -30,6 +30,7 @@ from chase.core.text import clean
 from chase.federation.ops import launch
 from chase.federation.rules import FederationDirectory
 from chase.flower.gateway import SECRET
+from chase.flower.packing import raw_key
 
 
 class WithSecret:
@@ -86,6 +87,14 @@ def register_each(federation: FederationDirectory, given: list[str]) -> list[str
     return found
 
 
+def node_of(federation: FederationDirectory, key: str) -> str:
+    """Flower's id of the node that has a public key; "-" where none has."""
+    wanted = raw_key(key).strip()
+    with client_of(federation) as client:
+        nodes = client.ListNodes(ListNodesRequest()).nodes_info
+    return next((str(n.node_id) for n in nodes if n.public_key.strip() == wanted and not n.unregistered_at), "-")
+
+
 def unregister(federation: FederationDirectory, node: str) -> str:
     """Remove a node's key for good."""
     with client_of(federation) as client:
@@ -110,6 +119,8 @@ def main(arguments: list[str]) -> int:
     try:
         if verb == "register":
             found = " ".join(register_each(federation, given))
+        elif verb == "node":
+            found = node_of(federation, given[0])
         elif verb == "unregister":
             found = unregister(federation, given[0])
         else:

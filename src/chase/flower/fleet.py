@@ -7,6 +7,7 @@ hold a request for messages until there is one (the header ``WAIT``), so a site 
 from __future__ import annotations
 
 import email.utils
+import logging
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -52,6 +53,7 @@ AHEAD, BEHIND = 5.0, 305.0
 AWAY = (502, 503, 504)
 MOST_OBJECTS = 20_000
 Result = TypeVar("Result")
+LOG = logging.getLogger("chase.node")
 
 
 class SiteRefused(FederationError):
@@ -103,32 +105,41 @@ class Fleet:
             None if trust is None else str(trust),
             [RuntimeVersionHttpInterceptor("SuperNode"), NodeAuthHttpInterceptor(private, public), self._extra],
         )
-        self._node = Node()
+        self._node, self._trouble = Node(), ""
 
     @property
     def skew(self) -> float | None:
         """Seconds by which the clock here is ahead of the server's, to about half a second; None if not known."""
         return self._extra.skew
 
-    def _call(self, call: Callable[[], Result], say: Callable[[str], None] = lambda text: None) -> Result:
-        """Call until somebody is there."""
+    def _call(self, call: Callable[[], Result]) -> Result:
+        """Call until somebody is there; a trouble is said once, and when it is over."""
         pause = 0.5
         while True:
             try:
-                return call()
+                found = call()
+                self._tell("")
+                return found
             except httpx.TransportError as error:
                 if any(word in str(error).lower() for word in ("certificate", "ssl", "tls")):
-                    raise SiteRefused(f"the server's certificate is not accepted: {clean(str(error))}") from None
-                say(f"the server cannot be reached ({clean(str(error)) or type(error).__name__}), trying again")
+                    raise SiteRefused(certificate_sentence(clean(str(error)))) from None
+                self._tell(f"the server cannot be reached ({clean(str(error)) or type(error).__name__}), trying again")
             except httpx.HTTPStatusError as error:
                 status = error.response.status_code
                 if status == httpx.codes.FORBIDDEN:
                     raise RunOver("the run has ended") from None
                 if status not in AWAY:
                     raise SiteRefused(self._reason(error.response)) from None
-                say(f"the server does not answer ({status}), trying again")
+                self._tell(f"the server does not answer ({status}), trying again")
             time.sleep(pause)
             pause = min(10.0, 2 * pause)
+
+    def _tell(self, trouble: str) -> None:
+        if trouble and trouble != self._trouble:
+            LOG.warning("%s", trouble)
+        elif self._trouble and not trouble:
+            LOG.info("the server answers again")
+        self._trouble = trouble
 
     def _reason(self, response: httpx.Response) -> str:
         skew = self.skew
@@ -138,12 +149,12 @@ class Fleet:
         said = told.message if told is not None else response.text
         return f"the server refuses this site: {clean(said) or response.status_code}"
 
-    def enter(self, say: Callable[[str], None]) -> int:
+    def enter(self) -> int:
         """Tell the server that the site is here; returns the node's id."""
         if self._keyless:
-            self._call(lambda: self._client.RegisterNode(RegisterNodeFleetRequest(public_key=self._public)), say)
+            self._call(lambda: self._client.RegisterNode(RegisterNodeFleetRequest(public_key=self._public)))
         request = ActivateNodeRequest(public_key=self._public, heartbeat_interval=HEARTBEAT)
-        self._node = Node(node_id=self._call(lambda: self._client.ActivateNode(request), say).node_id)
+        self._node = Node(node_id=self._call(lambda: self._client.ActivateNode(request)).node_id)
         return self._node.node_id
 
     def leave(self) -> None:
@@ -153,15 +164,15 @@ class Fleet:
                 self._client.DeactivateNode(DeactivateNodeRequest(node_id=self._node.node_id))
         self._client.close()
 
-    def beat(self) -> bool:
-        """Tell the server that the site is still here; False where it no longer knows the site."""
+    def beat(self) -> bool | None:
+        """Tell the server that the site is still here; False where it no longer knows the site, None if it is away."""
         request = SendNodeHeartbeatRequest(node=self._node, heartbeat_interval=HEARTBEAT)
         try:
             return bool(self._client.SendNodeHeartbeat(request).success)
         except httpx.TransportError:
-            return True  # not answered is not refused
+            return None  # not answered is not refused
         except httpx.HTTPStatusError as error:
-            return error.response.status_code in AWAY
+            return None if error.response.status_code in AWAY else False
 
     def next_message(self) -> tuple[MessageProto, ObjectTree] | None:
         """A message, when there is one; None after a while without."""
@@ -210,6 +221,22 @@ class Fleet:
             if all(self._call(lambda part=part: self._client.PushObject(part)).stored for part in parts):  # type: ignore[misc]
                 return
         raise FederationError("the server did not store an answer: it is sent again when it is asked for")
+
+
+def certificate_sentence(said: str) -> str:
+    """What to tell people whose connection is refused by TLS, and what to do."""
+    hints = {
+        "not yet valid": "the clock of this machine is behind: set it (NTP)",
+        "expired": "at the server, run `chase federation renew`; if the clock of this machine is wrong, set it (NTP)",
+        "mismatch": "connect by a name that the certificate has, or add this one with `chase federation renew --host`",
+        "self-signed": "the ca.crt here is of another federation: copy the server's keys/ca.crt again",
+        "self signed": "the ca.crt here is of another federation: copy the server's keys/ca.crt again",
+        "unable to get local issuer": "the ca.crt here is of another federation: copy the server's keys/ca.crt again",
+        "signature failure": "the ca.crt here is of another federation: copy the server's keys/ca.crt again",
+        "wrong_version": "the server's port does not use TLS: give the port of its proxy",
+    }
+    hint = next((hint for word, hint in hints.items() if word in said.lower()), "compare the fingerprints of ca.crt")
+    return f"the server's certificate is not accepted ({said}): {hint}"
 
 
 def clock_sentence(skew: float) -> str:

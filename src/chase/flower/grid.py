@@ -10,9 +10,7 @@ import logging
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
 
-from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat, load_ssh_public_key
 from flwr.app import Message
 from flwr.proto.message_pb2 import ConfirmMessageReceivedRequest, ObjectTree, PullObjectRequest, PushObjectRequest
 from flwr.proto.message_pb2 import Message as MessageProto
@@ -25,7 +23,7 @@ from chase.core.text import clean
 from chase.federation.rules import MemberList
 from chase.federation.transport import Node, NodeId, Reply, SiteMessage, Ticket
 from chase.flower import codec
-from chase.flower.packing import pack_message, read_message
+from chase.flower.packing import pack_message, raw_key, read_message
 
 SUPERLINK = 1
 """The node id under which the SuperLink itself reports that a node died or a message expired."""
@@ -33,12 +31,6 @@ WHOLE = 30.0
 """Seconds that a site has to send the next piece of an answer that it has begun to send."""
 MOST_OBJECTS = 20_000
 LOG = logging.getLogger("chase.post")
-
-
-@cache
-def raw_key(line: str) -> bytes:
-    """An OpenSSH public key as the SuperLink stores it; remembered, for every look at the nodes asks for all keys."""
-    return load_ssh_public_key(line.encode()).public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
 
 
 @dataclass

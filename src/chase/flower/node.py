@@ -16,6 +16,7 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 from types import FrameType
 
@@ -27,6 +28,7 @@ from flwr.proto.message_pb2 import ObjectTree
 
 from chase.core.errors import ChaseError, FederationError
 from chase.core.processes import memory_of
+from chase.federation.transport import CONTACT
 from chase.flower import node_messages
 from chase.flower.fleet import AHEAD, BEHIND, HEARTBEAT, Fleet, RunOver, SiteRefused, clock_sentence
 
@@ -97,14 +99,16 @@ class SiteNode:
     """Answers messages until it is ended."""
 
     def __init__(self, fleet: Fleet, home: Path) -> None:
-        self._fleet, self._worker = fleet, WorkerProcess(home)
+        self._fleet, self._worker, self._contact = fleet, WorkerProcess(home), home / CONTACT
         self._over = threading.Event()
         self._lost = ""
 
     def run(self) -> None:
         """Connect, then answer; ends with ``SiteRefused`` when the server does not know the site (any more)."""
-        node = self._fleet.enter(LOG.warning)
+        self._contact.unlink(missing_ok=True)
+        node = self._fleet.enter()
         LOG.info("connected as node %s", node)
+        self._touch()
         skew = self._fleet.skew
         if skew is not None and not -BEHIND / 2 < skew < AHEAD / 2:
             LOG.warning("%s", clock_sentence(skew))
@@ -120,8 +124,17 @@ class SiteNode:
 
     def _beat(self) -> None:
         while not self._over.wait(HEARTBEAT / 3):
-            if not self._fleet.beat():
+            known = self._fleet.beat()
+            if known:
+                self._touch()
+            elif known is not None:
                 self._lost = "the server no longer knows this site"
+
+    def _touch(self) -> None:
+        """Keep when the server last answered, for ``chase site health``."""
+        with suppress(OSError):  # a full disk: it is told elsewhere
+            self._contact.parent.mkdir(exist_ok=True)
+            self._contact.touch()
 
     def _once(self) -> None:
         found = self._fleet.next_message()

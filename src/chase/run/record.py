@@ -121,6 +121,8 @@ class Record:
 
     def __init__(self, path: Path, settings: Settings, run: str, kind: RunKind = "simulation") -> None:
         self.path, self.settings, self.run, self.kind = path, settings, run, kind
+        self.rolled_back_to: int | None = None
+        """The round that a federation last went back to, if it has."""
         self.names: Sequence[str] | None = None
         """What users call the samples of a simulation, by number."""
 
@@ -171,7 +173,9 @@ class Record:
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise RunDirectoryError(f"{path}/environment.json cannot be read: {error}") from None
         check_unchanged(path, of_earlier_versions(begun_with), settings)
-        return cls(path, settings, run, kind_of(path, around))
+        record = cls(path, settings, run, kind_of(path, around))
+        record.rolled_back_to = around.get("rolled_back_to")
+        return record
 
     def expect(self, kind: RunKind) -> None:
         """Refuse a record of the other kind, with the command that fits it."""

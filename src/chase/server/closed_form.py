@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from chase.client.contribute import FIT, PREPARE, RECEIVED, SUM, sum_shapes
+from chase.client.contribute import FIT, NEVER, PREPARE, RECEIVED, SUM, sum_shapes
 from chase.client.solved_head import HEAD_SUM, SOLVED
 from chase.closed_form.calibration import SHARPNESS, TEMPERATURES
 from chase.closed_form.feature_map import add, byte_params, least_ridge
@@ -26,8 +26,6 @@ from chase.settings import Settings
 
 MERGED = "merged"
 """In a mean: the clients whose sums were added up as they came."""
-NEVER = -(2**31)
-"""The round in which sums were received of a client that has sent none."""
 
 
 def make_server(run: str, settings: Settings, first: Start, spec: NetSpec) -> Server:
@@ -122,6 +120,12 @@ class ClosedFormServer(Server):
                 more = np.full(client + 1 - self._received.size, NEVER, dtype=np.int64)
                 self._received = np.concatenate([self._received, more])
             self._received[client] = round
+
+    def begin_anew(self) -> bool:
+        """Drop all sums, so that every client sends all of its labels again; the model stays until they have come."""
+        self._sums = {name: np.zeros_like(array) for name, array in self._sums.items()}
+        self._received[:] = NEVER
+        return True
 
     def _fit_step(self, round: int, parts: Sequence[Arrays]) -> None:
         step = round + self._map.steps - 1

@@ -192,6 +192,10 @@ class Server:
             )
         return new_start(self._spec, self.settings, number)
 
+    def begin_anew(self) -> bool:
+        """Forget sums that updates build on; False where updates build on nothing."""
+        return False
+
     def aggregate(
         self, orders: Mapping[ClientId, RoundOrder], updates: Sequence[ClientUpdate], mean: Mean | None = None
     ) -> None:

@@ -24,6 +24,7 @@ from chase.settings import Settings
 from chase.site.contents import damaged
 from chase.site.contract import Contract, contract_of, differences
 from chase.site.place import Site
+from chase.site.sums import check_in_step
 
 LEAST_LABELS = 10
 """Closed-form: sums over fewer samples would tell too much of each (``min_labels`` may say otherwise)."""
@@ -99,6 +100,7 @@ def take_turn(
     """
     torch.set_num_threads(1)
     with site.locked():
+        check_in_step(site, order, number)
         if recover:
             site.home.inbox.set_taken(0)
         update = client_of(site, settings, number).take_turn(order).update

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import datetime
+import os
+from collections.abc import Sequence
 from pathlib import Path
 
 from cryptography import x509
@@ -17,7 +19,7 @@ from cryptography.hazmat.primitives.serialization import (
 
 from chase.core.errors import FederationError
 from chase.core.files import write_atomically
-from chase.federation.ops.keys import CURVE, check_private, signed_by, write_private
+from chase.federation.ops.keys import CURVE, alternative_name, check_host, check_private, signed_by, write_private
 
 AHEAD = 60
 """Days before its end from which a certificate is reported."""
@@ -42,11 +44,14 @@ def fingerprint(path: Path) -> str:
     return " ".join(text[i : i + 4] for i in range(0, len(text), 4))
 
 
-def renew(directory: Path) -> int:
-    """A new server key and certificate for the same names, from the same CA; returns the days that it is good for.
+def renew(directory: Path, hosts: Sequence[str] = ()) -> int:
+    """A new server key and certificate for the same names and more, from the same CA; returns the days it is good for.
 
-    Sites need nothing new: they trust the CA. The old pair stays beside it as ``.old``.
+    Sites need nothing new: they trust the CA. The old pair stays beside it as ``.old``; it is replaced when the new
+    one is written, and one that a kill has cut short is made good by doing it again.
     """
+    for host in hosts:
+        check_host(host)
     check_private(directory / "ca.key")
     ca, old = read_certificate(directory / "ca.crt"), read_certificate(directory / "server.pem")
     if days_left(directory / "ca.crt") < AHEAD:
@@ -59,10 +64,24 @@ def renew(directory: Path) -> int:
     if not isinstance(ca_key, ec.EllipticCurvePrivateKey):
         raise FederationError(f"{directory}/ca.key is not the key of this CA")
     names = list(old.extensions.get_extension_for_class(x509.SubjectAlternativeName).value)
+    names += [name for name in map(alternative_name, hosts) if name not in names]
     key = ec.generate_private_key(CURVE())
     certificate = signed_by(ca_key, ca.subject, old.subject, names, key.public_key(), ca.not_valid_after_utc)
-    for name in ("server.pem", "server.key"):
-        (directory / name).replace(directory / f"{name}.old")
-    write_private(directory / "server.key", key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
-    write_atomically(directory / "server.pem", certificate.public_bytes(Encoding.PEM))
-    return days_left(directory / "server.pem")
+    pem, new_key = directory / "server.pem", directory / "server.key.new"
+    new_key.unlink(missing_ok=True)
+    write_private(new_key, key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
+    write_atomically(directory / "server.pem.new", certificate.public_bytes(Encoding.PEM), refusal=FederationError)
+    for name in ("server.key", "server.pem"):
+        if (directory / name).exists():
+            _name_also(directory / name, directory / f"{name}.old")
+        (directory / f"{name}.new").replace(directory / name)
+    return days_left(pem)
+
+
+def _name_also(path: Path, other: Path) -> None:
+    """Another name for a file, which keeps its own until it is replaced."""
+    other.unlink(missing_ok=True)
+    try:
+        os.link(path, other)
+    except OSError:  # a file system without hard links
+        path.replace(other)

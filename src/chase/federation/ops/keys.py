@@ -30,6 +30,9 @@ from chase.core import files
 from chase.core.errors import FederationError
 
 DAYS = 825
+"""How long a server certificate is valid: `chase federation renew` makes another."""
+CA_DAYS = 3650
+"""How long the CA is valid, whose certificate the sites have."""
 CURVE = ec.SECP384R1
 HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?")
 
@@ -74,17 +77,21 @@ def _name(text: str) -> x509.Name:
 
 
 def _builder(
-    subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicKey, until: datetime.datetime | None = None
+    subject: x509.Name,
+    issuer: x509.Name,
+    key: ec.EllipticCurvePublicKey,
+    days: int,
+    until: datetime.datetime | None = None,
 ) -> x509.CertificateBuilder:
     now = datetime.datetime.now(datetime.UTC)
-    end = now + datetime.timedelta(days=DAYS)
+    end = now + datetime.timedelta(days=days)
     return (
         x509.CertificateBuilder()
         .subject_name(subject)
         .issuer_name(issuer)
         .public_key(key)
         .serial_number(x509.random_serial_number())
-        .not_valid_before(now - datetime.timedelta(minutes=5))
+        .not_valid_before(now - datetime.timedelta(days=1))  # a site whose clock is behind is told so by the server
         .not_valid_after(end if until is None else min(end, until))
     )
 
@@ -102,7 +109,8 @@ def check_host(host: str) -> None:
             ) from None
 
 
-def _san(host: str) -> x509.GeneralName:
+def alternative_name(host: str) -> x509.GeneralName:
+    """A host name or address as a certificate holds it."""
     try:
         return x509.IPAddress(ipaddress.ip_address(host))
     except ValueError:
@@ -119,7 +127,7 @@ def signed_by(
 ) -> x509.Certificate:
     """A server certificate for these names, good no longer than its CA."""
     return (
-        _builder(subject, issuer, key, until)
+        _builder(subject, issuer, key, DAYS, until)
         .add_extension(x509.SubjectAlternativeName(names), critical=False)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
@@ -135,7 +143,7 @@ def server_certificate(directory: Path, hosts: Sequence[str]) -> None:
     ca_key, key = ec.generate_private_key(CURVE()), ec.generate_private_key(CURVE())
     issuer = _name("chase federation CA")
     ca = (
-        _builder(issuer, issuer, ca_key.public_key())
+        _builder(issuer, issuer, ca_key.public_key(), CA_DAYS)
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(ca_key.public_key()), critical=False)
         .add_extension(
@@ -154,7 +162,7 @@ def server_certificate(directory: Path, hosts: Sequence[str]) -> None:
         )
         .sign(ca_key, hashes.SHA384())
     )
-    server = signed_by(ca_key, issuer, _name(hosts[0]), [_san(host) for host in hosts], key.public_key())
+    server = signed_by(ca_key, issuer, _name(hosts[0]), [alternative_name(host) for host in hosts], key.public_key())
     for name, private in (("ca.key", ca_key), ("server.key", key)):
         pem = private.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
         write_private(directory / name, pem)

@@ -6,6 +6,7 @@ reach it through a reverse proxy that passes ``/v1/fleet/`` and nothing else.
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import secrets
@@ -108,6 +109,11 @@ def _secret(federation: FederationDirectory, name: str) -> Path:
     return path
 
 
+def other_port(federation: FederationDirectory) -> str:
+    """What to do where the SuperLink's port is taken."""
+    return f"end it, or choose another port in {federation.path}/federation.toml ([link])"
+
+
 def server_jobs(federation: FederationDirectory) -> list[ProcessSpec]:
     """The SuperLink, and the executor that holds the server's side of a run."""
     host, port = federation.address
@@ -153,6 +159,28 @@ def site_job(home: Path, name: str, server: str, trust: Path | None) -> ProcessS
         check_private(home / "node.key")
         command += ["--ca", str(trust), "--key", str(home / "node.key")]
     return ProcessSpec(name, tuple(command), home / "logs" / "node.log", environment(home / "flwr"))
+
+
+def refuse_taken(host: str, port: int, todo: str, patience: float = 5.0) -> None:
+    """Refuse an address that cannot be listened on; one whose last process is just ending is waited for."""
+    until = time.monotonic() + patience
+    while True:
+        try:
+            family, kind, *_, where = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[
+                0
+            ]
+            with socket.socket(family, kind) as line:
+                line.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                line.bind(where)
+                line.listen()
+            return
+        except OSError as error:
+            if error.errno == errno.EADDRINUSE and time.monotonic() < until:
+                time.sleep(0.2)
+                continue
+            taken = error.errno == errno.EADDRINUSE
+            why = "another process listens there" if taken else error.strerror or str(error)
+            raise FederationError(f"cannot listen on {host}:{port}: {why}; {todo}") from None
 
 
 def wait_for_port(host: str, port: int, limit: float, check: Callable[[], None] = lambda: None) -> None:
@@ -210,6 +238,12 @@ def register_all(federation: FederationDirectory, public_keys: Mapping[str, Path
         pairs = [text for name, key in public_keys.items() for text in (str(key), name)]
         found = control(federation, "register", *pairs).split() if pairs else []
     return {name: node for name, node in zip(public_keys, found, strict=True) if node != "-"}
+
+
+def node_of(federation: FederationDirectory, key: str) -> str:
+    """Flower's id of the node that has a public key; "" where none has."""
+    found = control(federation, "node", key)
+    return "" if found == "-" else found
 
 
 def unregister(federation: FederationDirectory, node: str) -> None:

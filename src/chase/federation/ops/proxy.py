@@ -6,6 +6,7 @@ the SuperLink stays on loopback, and this (or nginx, see docs/deploy.md) is what
 
 from __future__ import annotations
 
+import asyncio
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -18,11 +19,18 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
+from chase.home.page.patience import allow_files
+from chase.home.page.tls import door
+
 PREFIX = "/v1/fleet/"
 MOST_BYTES = 32 << 20
 """A request with a longer body is refused: nodes send arrays in pieces of 5 MB."""
 HOP = frozenset({"connection", "keep-alive", "transfer-encoding", "te", "trailer", "upgrade", "host", "content-length"})
 """Headers that belong to one leg of the way."""
+IN_TIME = 60.0
+"""Seconds that a site has to send the body of one request."""
+MOST_CONNECTIONS = 4000
+"""Connections at once: a site holds two or three."""
 METHODS = ["GET", "POST", "PUT", "DELETE", "PATCH", "HEAD", "OPTIONS"]
 
 
@@ -63,13 +71,14 @@ class FleetProxy:
         told = request.headers.get("content-length", "0")
         if not told.isdecimal() or int(told) > MOST_BYTES:
             return PlainTextResponse("the request is too long\n", status_code=413)
-        body = bytearray()
-        async for chunk in request.stream():
-            body += chunk
-            if len(body) > MOST_BYTES:
-                return PlainTextResponse("the request is too long\n", status_code=413)
         try:
-            answer = await self.pass_on(request, bytes(body))
+            body = await asyncio.wait_for(_body(request), IN_TIME)
+        except TimeoutError:
+            return PlainTextResponse("the request did not come in time\n", status_code=408)
+        if len(body) > MOST_BYTES:
+            return PlainTextResponse("the request is too long\n", status_code=413)
+        try:
+            answer = await self.pass_on(request, body)
         except httpx.TransportError:
             return PlainTextResponse("the server does not answer\n", status_code=503)  # nodes try again on 503
         headers = {k: v for k, v in answer.headers.items() if k.lower() not in (HOP | {"content-encoding"})}
@@ -81,19 +90,31 @@ class FleetProxy:
         return await self._client.request(request.method, request.url.path, headers=headers, content=body)
 
 
+async def _body(request: Request) -> bytes:
+    """The body, up to what is too long."""
+    body = bytearray()
+    async for chunk in request.stream():
+        body += chunk
+        if len(body) > MOST_BYTES:
+            break
+    return bytes(body)
+
+
 def server(proxy: FleetProxy, host: str, port: int, certificate: Path, key: Path) -> uvicorn.Server:
-    """The proxy's web server."""
+    """The proxy's web server: who connects and says nothing, in TLS or afterwards, is closed after seconds."""
+    allow_files()
     config = uvicorn.Config(
         proxy.app(),
         host=host,
         port=port,
-        ssl_certfile=certificate,
-        ssl_keyfile=key,
+        http=door(certificate, key, MOST_CONNECTIONS),
         log_level="warning",
         access_log=False,
         server_header=False,
         proxy_headers=False,
         lifespan="on",
         ws="none",
+        loop="asyncio",  # others begin TLS on an open connection differently
+        timeout_graceful_shutdown=5,
     )
     return uvicorn.Server(config)

@@ -96,12 +96,10 @@ def dismiss(federation: FederationDirectory, name: str) -> None:
     """Remove a site: its key at the SuperLink, then its place in the rounds."""
     without, member = federation.roster.dismiss(name), federation.roster.named(name)
     if federation.secure and member is not None and member.key:
-        if not member.node:
-            raise FederationError(
-                f"the Flower id of the node of '{name}' is unknown: see `flwr supernode list` and unregister it"
-            )
         launch.wait_for_port(*federation.address, PATIENCE)
-        launch.unregister(federation, member.node)
+        node = member.node or launch.node_of(federation, member.key)  # an admission may have been cut short
+        if node:  # else the key was never let in
+            launch.unregister(federation, node)
     federation.keep(without)
     Diary(federation.run).note(len(Record.open(federation.run).metrics), "removed", name)
 
@@ -160,6 +158,7 @@ class Loopback:
     def start_server(self, supervisor: Supervisor) -> None:
         """SuperLink and executor, and the keys of all sites."""
         link, execute = launch.server_jobs(self.federation)
+        launch.refuse_taken(*self.federation.address, launch.other_port(self.federation))
         supervisor.start(link)
         launch.wait_for_port(*self.federation.address, 120.0, lambda: self._still(supervisor))
         supervisor.start(execute)

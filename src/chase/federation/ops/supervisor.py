@@ -21,6 +21,7 @@ from typing import Any
 
 from chase.core.errors import FederationError
 from chase.core.files import write_atomically
+from chase.core.operator import check_owner
 from chase.core.processes import ask_to_be_told, group_lives, is_same, started
 
 GRACE = 10.0
@@ -96,6 +97,7 @@ class Supervisor:
         self.restarts: dict[str, int] = {}
 
     def __enter__(self) -> Supervisor:
+        check_owner(self._registry.parent, FederationError)
         refuse_second(self._registry)
         self._write()
         return self

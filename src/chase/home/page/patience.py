@@ -17,14 +17,24 @@ LINES_PER_MINUTE = 10
 LOGGERS = ("uvicorn.error", "asyncio")
 
 
-def most_connections() -> int:
-    """As many as the process may open, with room left for files: a quarter of its descriptors, 200 at most."""
+def most_connections(most: int = MOST_CONNECTIONS) -> int:
+    """As many as the process may open, with room left for files: a quarter of its descriptors, ``most`` at most."""
     try:
         import resource  # not on Windows
     except ImportError:
-        return MOST_CONNECTIONS
+        return most
     limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return MOST_CONNECTIONS if limit == resource.RLIM_INFINITY else max(16, min(MOST_CONNECTIONS, limit // 4))
+    return most if limit == resource.RLIM_INFINITY else max(16, min(most, limit // 4))
+
+
+def allow_files() -> None:
+    """Let this process open as many files and connections as the system allows it."""
+    try:
+        import resource  # not on Windows
+    except ImportError:
+        return
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 class Patient(H11Protocol):
@@ -32,12 +42,13 @@ class Patient(H11Protocol):
 
     _timer: asyncio.TimerHandle | None = None
     _refused = _ended = False
+    most = MOST_CONNECTIONS
     _early = b""
     """What came with the last message of a TLS handshake, before this protocol was told of the connection."""
 
     def connection_made(self, transport: Any) -> None:
         """Let a visitor in, or close at once."""
-        if len(self.connections) >= most_connections():
+        if len(self.connections) >= most_connections(self.most):
             self._refused = True
             transport.abort()
             return

@@ -20,9 +20,11 @@ class Door(asyncio.Protocol):
     """A connection before its handshake, one of the server's; ``Patient`` speaks to the visitor afterwards."""
 
     context: ClassVar[ssl.SSLContext]
+    most: ClassVar[int] = patience.MOST_CONNECTIONS
 
     def __init__(self, **about: Any) -> None:
         self._inner = patience.Patient(**about)
+        self._inner.most = self.most
         self._connections: set[Any] = self._inner.connections
         self._transport: asyncio.Transport | None = None
         self._task: asyncio.Task[None] | None = None
@@ -30,7 +32,7 @@ class Door(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Begin the handshake, or close at once."""
         assert isinstance(transport, asyncio.Transport)
-        if len(self._connections) >= patience.most_connections():
+        if len(self._connections) >= patience.most_connections(self.most):
             transport.abort()
             return
         transport.pause_reading()  # the first bytes are the handshake's
@@ -63,8 +65,8 @@ class Door(asyncio.Protocol):
             self._transport.abort()
 
 
-def door(cert: Path, key: Path | None) -> type[Door]:
-    """The protocol of a page with this certificate."""
+def door(cert: Path, key: Path | None, most: int = patience.MOST_CONNECTIONS) -> type[Door]:
+    """The protocol of a web server with this certificate and so many connections at most."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(cert, key)
-    return type("PageDoor", (Door,), {"context": context})
+    return type("PageDoor", (Door,), {"context": context, "most": most})
