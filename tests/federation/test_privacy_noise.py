@@ -5,9 +5,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from site_room.sites import tiny_site
 
 from chase.core.errors import FederationError
+from chase.core.messages import ClientUpdate, RoundOrder
 from chase.federation.privacy import Budget, epsilon, noise_multiplier, private_weights, site_sigma
+from chase.federation.secure_site import with_noise
 from chase.server.robust import change_norm
 
 START = {"w": np.zeros(20_000, dtype=np.float32), "n": np.array(7)}
@@ -69,3 +72,31 @@ def test_a_site_keeps_its_own_account_and_never_sends_a_round_with_two_kinds_of_
 
 def test_the_noise_of_the_quorum_adds_up() -> None:
     assert math.sqrt(4) * site_sigma(2.0, 3.0, 4) == pytest.approx(6.0)
+
+
+def test_a_round_that_is_asked_for_again_with_another_scale_or_other_sites_has_other_noise_and_costs(
+    tmp_path: Path,
+) -> None:
+    """Two releases with the same noise at two scales: their difference would reveal the noise, and so the weights."""
+    site = tiny_site(tmp_path / "home", 1)
+    rules = {"dp_epsilon": 1000.0, "dp_delta": 1e-5, "dp_clip": 1.0}
+    start = {"w": np.zeros(500)}
+    update = ClientUpdate(0, 1, {"w": np.full(500, 0.01)}, 1, {})
+
+    def release(round: int, multiplier: float, sites: int = 3) -> np.ndarray:
+        asked = {"multiplier": multiplier, "sites": sites}
+        return with_noise(site, update, RoundOrder("run", round, 0, start), rules, asked)["w"] - 0.01
+
+    def spent() -> float:
+        return Budget(site.path / "privacy.json", 1000.0, 1e-5).spent
+
+    first = release(1, 1.0)
+    assert np.array_equal(first, release(1, 1.0))  # the same one again
+    once = spent()
+    others = [release(1, 1.0, sites=4)]
+    assert spent() > once
+    release(2, 1.0)
+    others.append(release(1, 2.0))
+    for other in others:
+        assert abs(np.corrcoef(first, other)[0, 1]) < 0.2
+    site.close()

@@ -45,8 +45,9 @@ def with_noise(
     if sites < 1:
         raise FederationError("the server asks for noise shared by no site: nothing is sent")
     account = Budget(site.path / "privacy.json", float(rules["dp_epsilon"]), float(rules["dp_delta"]))
-    account.spend(order.run, order.round, multiplier)
-    noise = noise_of(site, f"{order.run} {sites}", order.round)
+    release = f"{order.run} {sites} {clip}"
+    account.spend(release, order.round, multiplier)
+    noise = noise_of(site, f"{release} {multiplier!r}", order.round)  # two scales of one noise would give it away
     return private_weights(order.origin, update.weights, clip, site_sigma(multiplier, clip, sites), noise)
 
 
