@@ -38,6 +38,7 @@ def test_every_fault_and_attack_is_detected_named_and_survived() -> None:
     command = [sys.executable, "-m", "benchmarks.attacks"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=3500)
     lines = done.stdout.splitlines()
+    print(done.stdout)  # the table for docs/security.md: `pytest -rP` shows it
     found, outcome = rows(lines), json.loads(lines[-1])
     assert outcome["failed"] == [], done.stdout + done.stderr[-3000:]
     assert done.returncode == 0

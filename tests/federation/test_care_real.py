@@ -10,7 +10,7 @@ import pytest
 from federation.real import Real, assert_sound, federation_settings, running, saved_state
 
 from chase.federation.diary import events
-from chase.federation.ops.launch import Watch
+from chase.federation.ops.launch import Watch, server_lives
 from chase.run.record import Record
 from chase.site import approval
 
@@ -26,6 +26,7 @@ def chase(*arguments: str) -> tuple[int, str]:
 def extend(real: Real, rounds: int, **rules: object) -> None:
     """More rounds, with changed rules, as `chase federation run --set --rule` does."""
     federation = real.loopback.federation
+    real.until(lambda _: not server_lives(real.run))
     record = Record.open(real.run)
     record.keep(record.changed({"rounds": rounds}))
     federation.keep_rules(federation.changed(rules))

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from federation.real import assert_same, assert_sound, federation_settings, running, saved_state, simulated
+from federation.real import Real, assert_same, assert_sound, federation_settings, running, saved_state, simulated
+from federation.test_care_real import extend
 from federation.test_faults import start_changed
 from support import final_weights
 
 from chase.federation.diary import events
+from chase.federation.ops.launch import server_lives
+from chase.federation.rollback import roll_back
 from chase.federation.status_view import snapshot
 from chase.run.checkpoint import Checkpoint
 from chase.run.record import Record
@@ -92,7 +96,40 @@ def test_a_site_whose_sums_are_refused_is_named_and_sends_them_again(tmp_path: P
         assert "removes labels that the server does not have" in why
         assert "refused" in [e["what"] for e in snapshot(real.loopback.federation)["events"]]
         assert "removes labels that the server does not have" in (real.run / "report.html").read_text()
+    assert_each_label_counts_once(real)
+    assert_sound(real, 2 * settings.budget)
+
+
+def assert_each_label_counts_once(real: Real) -> None:
     states = [saved_state(home) for home in real.loopback.homes.values()]
     held = sum(np.bincount(s.labels_of(s.pools.labeled), minlength=10) for s in states)
-    assert saved(real.run)["sums/counts"].tolist() == held.tolist()  # none is missing and none counts twice
-    assert_sound(real, 2 * settings.budget)
+    assert saved(real.run)["sums/counts"].tolist() == held.tolist()
+
+
+def test_every_label_counts_once_after_a_site_was_restored_and_the_server_rolled_back(tmp_path: Path) -> None:
+    settings = federation_settings(**CLOSED | {"min_labels": 1, "rounds": 2})
+    with running(tmp_path / "fed", settings, LIMIT) as real:
+        real.finish()
+        home = real.loopback.homes["site-b"]
+        real.supervisor.stop("site-b")
+        shutil.copytree(home, tmp_path / "copy")
+        real.loopback.start_site(real.supervisor, "site-b")
+        extend(real, 4)
+        real.finish()
+        assert_each_label_counts_once(real)
+        real.supervisor.stop("site-b")
+        shutil.rmtree(home)
+        shutil.copytree(tmp_path / "copy", home)
+        real.loopback.start_site(real.supervisor, "site-b")
+        extend(real, 6)
+        metrics = real.finish()
+        assert [line["took_part"] for line in metrics] == [3, 3, 3, 3, 2, 3]
+        assert "out of step with the server" in metrics[4]["sites"]["refused"]["site-b"]
+        assert real.told("rolled back") == [(5, "site-b")]
+        assert real.told("sums") == [(5, "")]
+        assert_each_label_counts_once(real)
+        real.until(lambda _: not server_lives(real.run))
+        roll_back(real.loopback.federation, 3)
+        extend(real, 5)
+        assert [line["took_part"] for line in real.finish()] == [3, 3, 3, 3, 3]
+    assert_each_label_counts_once(real)
