@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+from collections.abc import Iterator
 
 import pytest
 import torch
@@ -10,6 +11,8 @@ from hypothesis import settings as hypothesis_settings
 
 from chase.data.resident import DataSet
 from chase.data.sources import digits as load_digits
+from chase.report import style
+from chase.simulation import engines
 
 torch.set_num_threads(1)
 # A suite started in the background of a shell inherits an ignored SIGINT and would pass that on to the programs
@@ -17,6 +20,8 @@ torch.set_num_threads(1)
 signal.signal(signal.SIGINT, signal.default_int_handler)
 hypothesis_settings.register_profile("chase", deadline=None, derandomize=True, max_examples=100)
 hypothesis_settings.load_profile("chase")
+
+engines.cores = lambda: 1  # worker processes, which import torch for seconds, only where a test asks for them
 
 # Files of few tests that start browsers, clusters or federations: begun last they would leave the other workers idle.
 LONG = (
@@ -37,6 +42,19 @@ LONG = (
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Files that take long come first."""
     items.sort(key=lambda item: next((at for at, name in enumerate(LONG) if name in item.nodeid), len(LONG)))
+
+
+DRAWN = ("report/", "studies/", "cli/test_reporting", "cli/test_demo", "library/", "e2e/")
+"""Where figures are laid out and drawn: that takes seconds per page, and most runs in tests end with a page."""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _figures(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Elsewhere figures are made, but what is written is an empty one."""
+    with pytest.MonkeyPatch.context() as patch:
+        if not any(f"tests/{name}" in request.node.nodeid for name in DRAWN):
+            patch.setattr(style, "drawn", lambda figure: '<svg width="1pt" height="1pt"></svg>')
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -3,12 +3,10 @@ from __future__ import annotations
 import re
 
 from chase.cli import demo
-from chase.simulation import engines
 
 
 def test_the_demo_ends_with_a_table_and_a_report_and_can_be_repeated(chase, tmp_path, monkeypatch):
     monkeypatch.setattr(demo, "SEEDS", (0,))
-    monkeypatch.setattr(engines, "cores", lambda: 1)  # no worker processes for a round or two
     out = tmp_path / "demo"
     done = chase("demo", "--out", out, "--rounds", 2)
     assert done.code == 0

@@ -23,7 +23,7 @@ from chase.run.checkpoint import Checkpoint
 from chase.run.experiment import Experiment
 from chase.server.server import Server
 from chase.settings import Settings, load
-from chase.simulation import clients
+from chase.simulation import clients, engines
 from chase.simulation.batches import plan_batches
 from chase.simulation.inprocess import InProcess
 from chase.simulation.workers import WorkerFailed, Workers
@@ -245,3 +245,20 @@ def test_an_arena_holds_what_it_was_given() -> None:
     arena.arrays["a"][0] = 99
     assert twin.arrays["a"][0] == 99
     arena.close()
+
+
+@pytest.mark.parametrize(
+    ("changes", "count"),
+    [({}, 4), ({"clients": 3}, 3), ({"workers": 2}, 2), ({"engine": "inprocess"}, 0), ({"workers": 1}, 0)],
+)
+def test_a_run_starts_a_worker_per_core_unless_it_is_told_otherwise(
+    changes: dict[str, Any], count: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engines, "cores", lambda: 4)
+    assert engines.worker_count(settings(**changes)) == count
+
+
+def test_on_one_core_a_run_starts_no_worker_unless_it_is_told_to(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engines, "cores", lambda: 1)
+    assert engines.worker_count(settings()) == 0
+    assert engines.worker_count(settings(engine="workers")) == 1

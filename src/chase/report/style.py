@@ -217,13 +217,20 @@ def add_scale(figure: Figure, axes: Axes, shades: Any, unit: str) -> None:
         bar.ax.yaxis.set_minor_formatter(NullFormatter())
 
 
-def to_svg(figure: Figure, title: str) -> str:
-    """The figure as SVG to stand in an HTML page, with ids of its own and a title for screen readers."""
+def drawn(figure: Figure) -> str:
+    """The figure as matplotlib writes it; its ``savefig`` writes the same, but draws everything twice."""
+    from matplotlib.backends.backend_svg import FigureCanvasSVG
+
     buffer = io.StringIO()
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Glyph .* missing")  # the text stays text: the browser has the letters
-        figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})
-    text = buffer.getvalue()
+        FigureCanvasSVG(figure).print_svg(buffer, metadata={"Date": None, "Creator": None})
+    return buffer.getvalue()
+
+
+def to_svg(figure: Figure, title: str) -> str:
+    """The figure as SVG to stand in an HTML page, with ids of its own and a title for screen readers."""
+    text = drawn(figure)
     text = text[text.index("<svg") :]
     text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.DOTALL)
     text = re.sub(r'\sxmlns(:\w+)?="[^"]*"', "", text)
