@@ -7,12 +7,13 @@ from collections.abc import Iterator
 
 import pytest
 import torch
+from forked import SUBPROCESS
 from hypothesis import settings as hypothesis_settings
 
 from chase.data.resident import DataSet
 from chase.data.sources import digits as load_digits
 from chase.report import style
-from chase.simulation import engines
+from chase.simulation import engines, workers
 
 torch.set_num_threads(1)
 # A suite started in the background of a shell inherits an ignored SIGINT and would pass that on to the programs
@@ -44,7 +45,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: next((at for at, name in enumerate(LONG) if name in item.nodeid), len(LONG)))
 
 
-DRAWN = ("report/", "studies/", "cli/test_reporting", "cli/test_demo", "library/", "e2e/")
+DRAWN = ("report/", "studies/", "cli/test_reporting", "library/", "e2e/")
 """Where figures are laid out and drawn: that takes seconds per page, and most runs in tests end with a page."""
 
 
@@ -55,6 +56,12 @@ def _figures(request: pytest.FixtureRequest) -> Iterator[None]:
         if not any(f"tests/{name}" in request.node.nodeid for name in DRAWN):
             patch.setattr(style, "drawn", lambda figure: '<svg width="1pt" height="1pt"></svg>')
         yield
+
+
+@pytest.fixture
+def forked_workers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Worker processes are forked from this one, where they would each import torch for seconds."""
+    monkeypatch.setattr(workers, "subprocess", SUBPROCESS)
 
 
 @pytest.fixture(scope="session")

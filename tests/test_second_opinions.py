@@ -89,7 +89,7 @@ def test_a_resumed_run_is_the_same_run(tmp_path: Path, changes: dict[str, Any]) 
     assert final_weights(tmp_path / "halves") == final_weights(tmp_path / "whole")
 
 
-def test_worker_processes_give_the_same(tmp_path: Path) -> None:
+def test_worker_processes_give_the_same(tmp_path: Path, forked_workers: None) -> None:
     one = run(tmp_path / "one", rounds=4)
     two = run(tmp_path / "two", rounds=4, engine="workers", workers=2)
     assert one == two

@@ -87,7 +87,7 @@ def test_without_a_total_budget_orders_stay_as_they_are() -> None:
 @pytest.mark.parametrize(
     "changes", [{}, {"answer_delay": 2}, {"behaviour": "ReCo"}, {"engine": "workers", "workers": 2}]
 )
-def test_a_run_spends_at_most_its_total_budget(tmp_path, changes) -> None:
+def test_a_run_spends_at_most_its_total_budget(tmp_path, changes, forked_workers) -> None:
     settings = small_settings(strategy="random", clients=4, rounds=30, total_budget=27, **changes)
     lines = Experiment.begin(settings, tmp_path / "run").run()
     labels = [line["labels"] for line in lines]

@@ -67,7 +67,11 @@ def stop_in_round_3(metrics: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("case", [{}, {"strategy": "ev"}, {"take_part": 0.6, "answer_delay": 2, "wrong_labels": 0.3}])
-def test_the_same_bits_twice_resumed_and_with_workers(case: dict[str, Any], digits: DataSet, tmp_path: Path) -> None:
+def test_the_same_bits_twice_resumed_and_with_workers(
+    case: dict[str, Any], digits: DataSet, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    if case:
+        request.getfixturevalue("forked_workers")
     changes = case | {"rounds": 5}
     whole = run(tmp_path / "whole", digits, **changes)
     assert whole[-1]["test_accuracy"] > 0.6

@@ -104,7 +104,11 @@ def test_the_head_is_the_ridge_solution_of_all_labels_on_the_features_that_were_
         {"combine": "median"},
     ],
 )
-def test_the_same_bits_resumed_and_with_workers(case: dict[str, Any], digits: DataSet, tmp_path: Path) -> None:
+def test_the_same_bits_resumed_and_with_workers(
+    case: dict[str, Any], digits: DataSet, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    if case:
+        request.getfixturevalue("forked_workers")
     changes = case | {"rounds": 4}
 
     def stop(metrics: dict[str, Any]) -> None:

@@ -48,10 +48,13 @@ def outcome(path: Path, **changes: Any) -> tuple[list[dict[str, Any]], str]:
     return plain, digest(read(path / "checkpoint" / f"server-{last:06d}.safetensors"))
 
 
-@pytest.mark.parametrize("strategy", ["chase", "random"])
-def test_every_engine_and_number_of_workers_gives_the_same_bits(tmp_path: Path, strategy: str) -> None:
+@pytest.mark.parametrize(("strategy", "counts"), [("chase", (1, 3)), ("random", (2,))])
+def test_every_engine_and_number_of_workers_gives_the_same_bits(
+    tmp_path: Path, strategy: str, counts: tuple[int, ...]
+) -> None:
+    """Chase with two workers: tests/e2e."""
     reference = outcome(tmp_path / "in", engine="inprocess", strategy=strategy)
-    for workers in (1, 2, 3):
+    for workers in counts:
         assert outcome(tmp_path / f"w{workers}", engine="workers", workers=workers, strategy=strategy) == reference
 
 
@@ -83,7 +86,7 @@ def test_batches_hold_every_client_once_and_grow_with_the_round(count: int, size
     assert max(planned[0]) < 2 * 64  # far clients wait: about a window of updates is held
 
 
-def test_processor_seconds_count_the_workers_too(tmp_path: Path) -> None:
+def test_processor_seconds_count_the_workers_too(tmp_path: Path, forked_workers: None) -> None:
     chosen = settings(engine="workers")
     world = make_world(chosen)
     server = Server("run", chosen, get_weights(world.net()))
@@ -98,7 +101,7 @@ def test_processor_seconds_count_the_workers_too(tmp_path: Path) -> None:
     assert told[0] == 0 < told[1] < told[2]
 
 
-def test_a_worker_that_dies_is_replaced_and_named(tmp_path: Path) -> None:
+def test_a_worker_that_dies_is_replaced_and_named(tmp_path: Path, forked_workers: None) -> None:
     chosen = settings(engine="workers")
     world = make_world(chosen)
     plain = InProcess(world, Checkpoint(tmp_path / "a"))
@@ -119,7 +122,7 @@ def test_a_worker_that_dies_is_replaced_and_named(tmp_path: Path) -> None:
         engine.close()
 
 
-def test_an_idle_worker_that_dies_does_not_end_the_round(tmp_path: Path) -> None:
+def test_an_idle_worker_that_dies_does_not_end_the_round(tmp_path: Path, forked_workers: None) -> None:
     world = make_world(settings())
     orders = Server("run", world.settings, get_weights(world.net())).orders(1)
     engine = Workers(world, Checkpoint(tmp_path / "a"), 2)
@@ -142,7 +145,7 @@ def dies_first(give: Callable[..., None], pid: int) -> Callable[..., None]:
     return kill_and_give
 
 
-def test_a_client_that_kills_every_worker_ends_the_run_with_its_name(tmp_path: Path) -> None:
+def test_a_client_that_kills_every_worker_ends_the_run_with_its_name(tmp_path: Path, forked_workers: None) -> None:
     (tmp_path / "deadly.py").write_text(
         "import os, signal\n"
         "from chase.models.convnets import TinyCNN\n"
@@ -166,7 +169,7 @@ def test_a_client_that_kills_every_worker_ends_the_run_with_its_name(tmp_path: P
         sys.path.remove(str(tmp_path))
 
 
-def test_errors_in_a_worker_reach_the_caller(tmp_path: Path) -> None:
+def test_errors_in_a_worker_reach_the_caller(tmp_path: Path, forked_workers: None) -> None:
     world = make_world(settings())
     blocked = tmp_path / "file"
     blocked.write_text("not a directory")
@@ -179,7 +182,7 @@ def test_errors_in_a_worker_reach_the_caller(tmp_path: Path) -> None:
         engine.close()
 
 
-def test_the_test_set_is_shared_out_without_changing_a_bit(tmp_path: Path) -> None:
+def test_the_test_set_is_shared_out_without_changing_a_bit(tmp_path: Path, forked_workers: None) -> None:
     world = make_world(settings(net="mnist-cnn"))
     twin = World(**{**vars(world), "settings": settings()})
     weights = get_weights(twin.net())

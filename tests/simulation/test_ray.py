@@ -51,7 +51,9 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     from ray.cluster_utils import Cluster
 
     cluster.need_ray()
-    made = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, "object_store_memory": 100 * 2**20})
+    spare = {"include_dashboard": False, "include_log_monitor": False, "no_monitor": True}  # each a process of its own
+    head = {"num_cpus": 0, "object_store_memory": 100 * 2**20, **spare}
+    made = Cluster(initialize_head=True, head_node_args=head)
     ray.init(address=made.address, logging_level="ERROR", log_to_driver=False, runtime_env=cluster.environment())
     try:
         yield made
