@@ -12,7 +12,7 @@ import itertools
 import re
 import warnings
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from chase.core.pools import in_words
 
@@ -221,10 +221,10 @@ def drawn(figure: Figure) -> str:
     """The figure as matplotlib writes it; its ``savefig`` writes the same, but draws everything twice."""
     from matplotlib.backends.backend_svg import FigureCanvasSVG
 
-    buffer = io.StringIO()
+    buffer, canvas = io.StringIO(), cast(Any, FigureCanvasSVG(figure))
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Glyph .* missing")  # the text stays text: the browser has the letters
-        FigureCanvasSVG(figure).print_svg(buffer, metadata={"Date": None, "Creator": None})
+        canvas.print_svg(buffer, metadata={"Date": None, "Creator": None})
     return buffer.getvalue()
 
 
