@@ -3,12 +3,17 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test test-federation test-label-studio lint bench clean
+.PHONY: install demo test test-federation test-label-studio lint lint-style lint-types lint-imports bench clean
 
+# pip compiles every file that it installs on one core; here two thirds of them are compiled, on all cores. Some
+# packages ship files that are no Python of this version, which is no error.
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev]"
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt -e ".[dev]"
+	$(BIN)/python -W ignore -m compileall -q -j 0 -x '/tests?/' $(VENV)/lib src >/dev/null || true
 	touch $(READY)
+
+install: $(READY)
 
 demo: $(READY)
 	$(BIN)/chase demo
@@ -24,10 +29,16 @@ test-label-studio: $(READY)
 	.label-studio/bin/pip install --quiet --disable-pip-version-check label-studio==1.23.2
 	CHASE_LABEL_STUDIO=.label-studio/bin/label-studio $(BIN)/python -m pytest -m label_studio tests/labelling
 
-lint: $(READY)
+lint: lint-style lint-types lint-imports
+
+lint-style: $(READY)
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
+
+lint-types: $(READY)
 	$(BIN)/mypy
+
+lint-imports: $(READY)
 	$(BIN)/lint-imports
 
 bench: $(READY)
