@@ -116,9 +116,11 @@ def test_every_label_of_a_session_is_found_again_by_its_own_id(
     data, truth = make(tmp_path / "my data")
     run = tmp_path / "my runs" / "run one"
     options = ["--annotator", "page", "--page-client", "all", "--page-port", "0", "--wait", "60", "--rounds", "3"]
-    small = ["--set", "clients=2", "--set", "budget=3", "--set", "text_features=16", "--set", "initial_labels=0.1"]
+    small = ["clients=2", "budget=3", "text_features=16", "initial_labels=0.1", "engine=inprocess"]
     given = session(
-        ["run", f"../{data.relative_to(tmp_path)}", "--out", str(run), *options, *small], data.parent, truth
+        ["run", f"../{data.relative_to(tmp_path)}", "--out", str(run), *options, *(f"--set={one}" for one in small)],
+        data.parent,
+        truth,
     )
     assert len(given) >= 6
     out = tmp_path / "elsewhere" / "the labels.csv"
