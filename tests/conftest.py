@@ -26,16 +26,19 @@ engines.cores = lambda: 1  # worker processes, which import torch for seconds, o
 
 # Files of few tests that start browsers, clusters or federations: begun last they would leave the other workers idle.
 LONG = (
-    "federation/test_up",
+    "simulation/test_ray",
+    "e2e/test_kill",
     "labelling/test_together",
     "labelling/test_axe",
-    "labelling/test_seen",
     "labelling/test_browser",
-    "simulation/test_ray",
-    "e2e/",
-    "labelling/test_run_page",
     "labelling/test_own_data_page",
+    "labelling/test_seen",
+    "labelling/test_run_page",
+    "simulation/test_engines",
     "studies/test_studies_run",
+    "federation/test_private_rounds",
+    "e2e/",
+    "library/",
     "test_second_opinions",
 )
 
