@@ -6,11 +6,12 @@ import datetime
 import logging
 import os
 import shutil
+import signal
 import socket
 import ssl
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -313,3 +314,33 @@ def test_sites_connect_to_an_ipv6_address(
     with proxy_of(tmp_path / "keys", "::1") as port, pytest.raises(Enough):
         call_of(tmp_path, f"[::1]:{port}", monkeypatch)
     assert "the server does not answer (503), trying again" in caplog.text  # the proxy has: nothing is behind it
+
+
+def test_a_full_disk_does_not_end_what_is_served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise FederationError("no space is left on the disk")
+
+    def tend_until(held: Supervisor, what: Callable[[], bool]) -> list[str]:
+        said, end = list[str](), time.monotonic() + 60
+        while not what():
+            assert time.monotonic() < end
+            said += held.tend()
+            time.sleep(0.05)
+        return said
+
+    with Supervisor(tmp_path / "processes.json") as held:
+        held.start(ProcessSpec("node", ("sleep", "600"), tmp_path / "logs" / "node.log"))
+        first = held.pid("node")
+        with monkeypatch.context() as patch:
+            patch.setattr(supervisor, "write_atomically", full)
+            os.kill(first, signal.SIGKILL)
+            tend_until(held, lambda: held.restarts.get("node") == 1)
+            assert supervisor.running(tmp_path / "processes.json") == {"node": False}  # it could not be written
+        tend_until(held, lambda: supervisor.running(tmp_path / "processes.json") == {"node": True})
+        with monkeypatch.context() as patch:
+            patch.setattr(held, "_spawn", full)
+            patch.setattr(supervisor, "SLOWEST", 0.1)
+            os.kill(held.pid("node"), signal.SIGKILL)
+            said = list[str]()
+            tend_until(held, lambda: bool(said.extend(held.tend()) or [line for line in said if "no space" in line]))
+        tend_until(held, lambda: held.restarts["node"] == 2)

@@ -19,7 +19,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from chase.core.errors import FederationError
+from chase.core.errors import ChaseError, FederationError
 from chase.core.files import write_atomically
 from chase.core.operator import check_owner
 from chase.core.processes import ask_to_be_told, group_lives, is_same, started
@@ -95,6 +95,8 @@ class Supervisor:
         self._registry = registry
         self._running: dict[str, _Running] = {}
         self.restarts: dict[str, int] = {}
+        self._unwritten = False
+        """Whether something runs that the registry does not name yet."""
 
     def __enter__(self) -> Supervisor:
         check_owner(self._registry.parent, FederationError)
@@ -141,8 +143,15 @@ class Supervisor:
                 running.ends = 1 if now - running.since > 60 else running.ends + 1
                 running.next_start = now + min(SLOWEST, 0.5 * 2**running.ends)
             elif running.job.again and now >= running.next_start:
-                running.process, running.since, running.next_start = self._spawn(running.job), now, 0.0
-                self.restarts[name] = self.restarts.get(name, 0) + 1
+                try:
+                    running.process, running.since, running.next_start = self._spawn(running.job), now, 0.0
+                except (ChaseError, OSError) as error:  # a full disk, say: the others go on
+                    running.next_start = now + SLOWEST
+                    said.append(f"{name} cannot be started ({error})")
+                    continue
+                self.restarts[name], self._unwritten = self.restarts.get(name, 0) + 1, True
+        if self._unwritten:
+            with suppress(ChaseError, OSError):  # as soon as there is space
                 self._write()
         return said
 
@@ -173,6 +182,7 @@ class Supervisor:
         body = {"supervisor": _entry(os.getpid())}
         body["jobs"] = {name: _entry(r.process.pid) for name, r in self._running.items()}
         write_atomically(self._registry, json.dumps(body).encode())
+        self._unwritten = False
 
 
 def _entry(pid: int) -> dict[str, Any]:
