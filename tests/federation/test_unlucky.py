@@ -118,8 +118,8 @@ def test_a_node_keeps_when_the_server_last_answered(tmp_path: Path) -> None:
 
 
 @contextmanager
-def tls_server(place: Path) -> Iterator[int]:
-    """Something that speaks TLS with the federation's certificate."""
+def tls_server(place: Path, answer: bytes = b"") -> Iterator[int]:
+    """Something that speaks TLS with the federation's certificate, and gives the same answer to everything."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(place / "server.pem", place / "server.key")
     listener = socket.create_server(("127.0.0.1", 0))
@@ -131,7 +131,10 @@ def tls_server(place: Path) -> Iterator[int]:
             except OSError:
                 return
             try:
-                context.wrap_socket(line, server_side=True).close()
+                with context.wrap_socket(line, server_side=True) as shaken:
+                    if answer:
+                        shaken.recv(65536)
+                        shaken.sendall(answer)
             except OSError:
                 line.close()
 
@@ -344,3 +347,17 @@ def test_a_full_disk_does_not_end_what_is_served(tmp_path: Path, monkeypatch: py
             said = list[str]()
             tend_until(held, lambda: bool(said.extend(held.tend()) or [line for line in said if "no space" in line]))
         tend_until(held, lambda: held.restarts["node"] == 2)
+
+
+@FLOWERS
+@pytest.mark.parametrize("status", ["403 Forbidden", "404 Not Found", "405 Method Not Allowed"])
+def test_an_address_where_something_else_answers_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, status: str
+) -> None:
+    keys.server_certificate(tmp_path / "keys", ["127.0.0.1"])
+    answer = f"HTTP/1.1 {status}\r\ncontent-length: 5\r\nconnection: close\r\n\r\nsorry".encode()
+    with (
+        tls_server(tmp_path / "keys", answer) as port,
+        pytest.raises(fleet.SiteRefused, match="is not the server of a federation: give HOST:PORT of its proxy"),
+    ):
+        call_of(tmp_path, f"127.0.0.1:{port}", monkeypatch)

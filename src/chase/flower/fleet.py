@@ -51,6 +51,10 @@ HEARTBEAT = 15
 AHEAD, BEHIND = 5.0, 305.0
 """Seconds by which a site's clock may be ahead of and behind the server's: Flower refuses signatures outside."""
 AWAY = (502, 503, 504)
+ELSEWHERE = (
+    "what answers at this address is not the server of a federation: give HOST:PORT of its proxy, and see whether a "
+    "firewall or proxy lies between"
+)
 MOST_OBJECTS = 20_000
 Result = TypeVar("Result")
 LOG = logging.getLogger("chase.node")
@@ -145,16 +149,21 @@ class Fleet:
         skew = self.skew
         if response.status_code == httpx.codes.UNAUTHORIZED and skew is not None and not -BEHIND < skew < AHEAD:
             return clock_sentence(skew)
+        if response.status_code in (httpx.codes.NOT_FOUND, httpx.codes.METHOD_NOT_ALLOWED):
+            return ELSEWHERE
         told = FlowerError.from_json(response.text)
         said = told.message if told is not None else response.text
         return f"the server refuses this site: {clean(said) or response.status_code}"
 
     def enter(self) -> int:
         """Tell the server that the site is here; returns the node's id."""
-        if self._keyless:
-            self._call(lambda: self._client.RegisterNode(RegisterNodeFleetRequest(public_key=self._public)))
         request = ActivateNodeRequest(public_key=self._public, heartbeat_interval=HEARTBEAT)
-        self._node = Node(node_id=self._call(lambda: self._client.ActivateNode(request)).node_id)
+        try:
+            if self._keyless:
+                self._call(lambda: self._client.RegisterNode(RegisterNodeFleetRequest(public_key=self._public)))
+            self._node = Node(node_id=self._call(lambda: self._client.ActivateNode(request)).node_id)
+        except RunOver:
+            raise SiteRefused(ELSEWHERE) from None
         return self._node.node_id
 
     def leave(self) -> None:
