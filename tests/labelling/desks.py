@@ -26,6 +26,9 @@ FLAGS = [
     "--disable-component-update",
     "--disable-sync",
 ]
+PATIENCE_MS = 60_000
+"""How long a browser may take to show what a test expects: it has a share of a busy core."""
+expect.set_options(timeout=PATIENCE_MS)
 needs_chromium = pytest.mark.skipif(not CHROMIUM, reason="no Chromium here: install chromium or set CHASE_CHROMIUM")
 
 
@@ -50,7 +53,7 @@ class Desk:
         context = self._chromium.new_context(**{"viewport": {"width": 1100, "height": 720}, **options})
         self.contexts.append(context)
         page = context.new_page()
-        page.set_default_timeout(15_000)
+        page.set_default_timeout(PATIENCE_MS)
         before(page)
         if script:
             page.add_init_script(script)
@@ -79,7 +82,7 @@ class Desk:
 
     def wait_for(self, count: int, page: Page) -> dict[int, tuple[int | None, str]]:
         """Until so many answers have arrived."""
-        for _ in range(300):
+        for _ in range(PATIENCE_MS // 30):
             if len(self.answers()) == count:
                 break
             page.wait_for_timeout(30)
