@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from chase.annotation.annotator import Answer, Question, Remembers, SeveralPeople
+from chase.annotation.annotator import Answer, Question, has_panel, remembers
 from chase.annotation.crowd import SimulatedPerson
 from chase.annotation.team import STAMINA, SimulatedTeam, team_of
 
@@ -21,8 +21,8 @@ def team(skills: tuple[float, ...] = (1.0, 1.0, 1.0), delay: int = 0, samples: i
 
 def test_questions_go_round_and_a_second_opinion_is_somebody_elses() -> None:
     made = team()
-    assert isinstance(made, SeveralPeople)
-    assert isinstance(made, Remembers)
+    assert has_panel(made)
+    assert remembers(made)
     made.ask(asked(4, 5, 6, 7))
     assert made.answers(1) == [Answer(s, s % 3, "team") for s in (4, 5, 6, 7)]
     assert made.panel().votes[:, 1].tolist() == [0, 1, 2, 0]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import Protocol, TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
@@ -99,7 +99,6 @@ class Panel:
         return found
 
 
-@runtime_checkable
 class SeveralPeople(Protocol):
     """An annotator of whom a second opinion may be asked."""
 
@@ -108,7 +107,6 @@ class SeveralPeople(Protocol):
         ...
 
 
-@runtime_checkable
 class Remembers(Protocol):
     """An annotator whose memory is kept with the client's state, so that a resumed run is the same run."""
 
@@ -119,3 +117,13 @@ class Remembers(Protocol):
     def recall(self, memory: Arrays) -> None:
         """Be as when this was the memory; an empty one is the beginning."""
         ...
+
+
+def has_panel(annotator: Annotator) -> TypeGuard[SeveralPeople]:
+    """Whether a second opinion may be asked of it; ``isinstance`` with a protocol takes a hundred times as long."""
+    return callable(getattr(annotator, "panel", None))
+
+
+def remembers(annotator: Annotator) -> TypeGuard[Remembers]:
+    """Whether its memory is kept with the client's state."""
+    return callable(getattr(annotator, "memory", None)) and callable(getattr(annotator, "recall", None))

@@ -9,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from chase.annotation.annotator import Annotator, Desk, SeveralPeople
+from chase.annotation.annotator import Annotator, Desk, has_panel
 from chase.annotation.behaviour import Behaviour, behaviours, per_cycle
 from chase.annotation.oracle import Oracle
 from chase.annotation.team import SimulatedTeam, team_of
@@ -74,7 +74,7 @@ def simulated_annotator(number: ClientId, settings: Settings, num_classes: int, 
     missing = [name for name in ("ask", "withdraw", "answers") if not callable(getattr(made, name, None))]
     if missing:
         raise SettingsError(f"annotator '{settings.annotator}' has no method {' and no method '.join(missing)}")
-    if settings.second_opinions and not isinstance(made, SeveralPeople):
+    if settings.second_opinions and not has_panel(made):
         raise SettingsError(
             f"second_opinions = {settings.second_opinions}, but annotator '{settings.annotator}' has no method panel, "
             "which says who answered what: add it, or leave second_opinions out"

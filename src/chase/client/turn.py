@@ -18,7 +18,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from chase.annotation.annotator import Annotator, Panel, Question, Remembers, SeveralPeople
+from chase.annotation.annotator import Annotator, Panel, Question, has_panel, remembers
 from chase.client.choose import choose
 from chase.client.context import ClientContext, Costs
 from chase.client.contribute import PREPARE, fit_step, observe
@@ -139,15 +139,15 @@ class Client:
         return counted(replace(state, pools=state.pools.give_back(overdue)), panel), panel
 
     def _panel(self) -> Panel | None:
-        return self._annotator.panel() if isinstance(self._annotator, SeveralPeople) else None
+        return self._annotator.panel() if has_panel(self._annotator) else None
 
     def _recall(self, state: ClientState) -> None:
-        if isinstance(self._annotator, Remembers):
+        if remembers(self._annotator):
             self._annotator.recall(part_of(state.extras, MEMORY))
 
     def _remembered(self, state: ClientState) -> ClientState:
         """With the annotator's memory, for a run that is resumed."""
-        if not isinstance(self._annotator, Remembers):
+        if not remembers(self._annotator):
             return state
         return replace(state, extras={**state.extras, **prefixed(MEMORY, self._annotator.memory())})
 

@@ -28,7 +28,7 @@ from chase.run.record import Record
 from chase.run.scoring import Evaluation, TestSet
 from chase.server.server import new_start
 from chase.settings import Settings
-from chase.simulation.engines import make_engine
+from chase.simulation.engines import check_engine, make_engine
 from chase.simulation.page_client import open_home
 from chase.simulation.rehearsal import rehearse
 from chase.simulation.world import (
@@ -99,6 +99,7 @@ class Experiment:
     def begin(cls, settings: Settings, out: Path) -> Experiment:
         """A new run in a new directory; nothing is written before settings and data are known to fit."""
         need_loggers(settings)
+        check_engine(settings)
         data = load_data(settings)
         settings = with_all_owners(settings, data)
         check_labels(settings, data)

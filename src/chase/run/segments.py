@@ -48,6 +48,10 @@ class SavedState:
     counts: Counts = ()
     """Numbers that are known of a client without reading its state."""
 
+    def values(self) -> tuple[str, int, int, str, int, Counts]:
+        """All of it for a message, in order: ``SavedState(*values)`` is the same again."""
+        return self.segment, self.offset, self.size, self.sha256, self.round, self.counts
+
 
 def check_file(directory: Path, saved: SavedFile) -> None:
     """Refuse a file that is missing or not what was written."""

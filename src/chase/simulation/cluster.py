@@ -59,7 +59,9 @@ def connect(address: str, cores: int) -> Any:
 
 def unreachable(where: str, reason: str) -> ClusterError:
     """What to do about a cluster that does not answer."""
-    return ClusterError(f"{where} cannot be reached ({reason}): check --address, or start one with `ray start --head`")
+    return ClusterError(
+        f"{where} cannot be reached ({reason}): check the address, or start one with `ray start --head`"
+    )
 
 
 def check_answers(address: str) -> None:

@@ -8,6 +8,7 @@ from chase.client.build import check_device
 from chase.run.checkpoint import Checkpoint
 from chase.run.engine import Engine
 from chase.settings import Settings
+from chase.simulation.cluster import check_answers, need_ray
 from chase.simulation.inprocess import InProcess
 from chase.simulation.workers import Workers
 from chase.simulation.world import World
@@ -26,6 +27,13 @@ def worker_count(settings: Settings) -> int:
         return 0
     wanted = min(settings.workers or cores(), settings.clients)
     return wanted if wanted > 1 or settings.engine == "workers" else 0
+
+
+def check_engine(settings: Settings) -> None:
+    """Refuse a cluster that cannot be reached before anything is written; a node's versions are checked later."""
+    if settings.engine == "ray":
+        need_ray()
+        check_answers(settings.ray_address)
 
 
 def make_engine(world: World, checkpoint: Checkpoint) -> Engine:

@@ -9,7 +9,7 @@ import hashlib
 import time
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -81,10 +81,10 @@ class TurnActor:
         found: list[dict[str, Any]] = []
         updates: list[ClientUpdate] = []
         for client, saved, _ in jobs:
-            turn, now = self._roster.take_turn(client, order, saved)
+            turn, _ = self._roster.take_turn(client, order, saved)
             check_answer_fits(turn.update, order)
             updates.append(turn.update)
-            found.append({"journal": list(turn.journal), "saved": asdict(now), "blob": self._states.left[client]})
+            found.append({"journal": list(turn.journal), "blob": self._states.left[client]})
         return {"turns": found, **self._added(updates, frozenset(whole)), "processor": self.processor()}
 
     def _added(self, updates: Sequence[ClientUpdate], whole: frozenset[int]) -> dict[str, Any]:

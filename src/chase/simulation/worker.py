@@ -13,7 +13,6 @@ import socket
 import sys
 import time
 import traceback
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -101,14 +100,14 @@ class Worker:
         turns: list[dict[str, Any]] = []
         found: dict[str, Array] = {}
         for number, (client, saved) in enumerate(header["clients"]):
-            turn, now_saved = self._roster.take_turn(client, order, SavedState(**saved) if saved else None)
+            turn, now_saved = self._roster.take_turn(client, order, SavedState(*saved) if saved else None)
             turns.append(
                 {
                     "client": client,
                     "num_labeled": turn.update.num_labeled,
                     "metrics": dict(turn.update.metrics),
                     "journal": list(turn.journal),
-                    "saved": asdict(now_saved),
+                    "saved": now_saved.values(),
                 }
             )
             own = prefixed("w.", turn.update.weights) | prefixed("x.", turn.update.extras)

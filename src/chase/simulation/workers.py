@@ -15,7 +15,7 @@ import subprocess
 import sys
 from collections import defaultdict
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -127,7 +127,7 @@ class Workers:
                 weights, extras, round = part_of(own, "w."), part_of(own, "x."), orders[turn["client"]].round
                 intake.take(ClientUpdate(client, round, weights, turn["num_labeled"], metrics, extras))
                 journal[client] = turn["journal"]
-                self._checkpoint.stage(client, SavedState(**turn["saved"]), counts_of(metrics))
+                self._checkpoint.stage(client, SavedState(*turn["saved"]), counts_of(metrics))
                 self._costs[client] = sum(s for key, s in metrics.items() if key.startswith("seconds_"))
 
         batches = plan_batches(sorted(orders), self._costs, len(self._workers))
@@ -169,9 +169,9 @@ class Workers:
         self._selector.close()
         self._arena.close()
 
-    def _saved_header(self, client: ClientId) -> dict[str, Any] | None:
+    def _saved_header(self, client: ClientId) -> tuple[Any, ...] | None:
         saved = self._checkpoint.where(client)
-        return None if saved is None else asdict(saved)
+        return None if saved is None else saved.values()
 
     def _run(self, tasks: list[_Task]) -> None:
         """Hand out the tasks, in the order given, until each has its answer."""

@@ -87,11 +87,15 @@ class FusedNet(FlatParameters):
 
     def prepare(self, x: Tensor) -> Prepared:
         """(n, c, h, w) -> padded rows with even columns before odd ones, for ``step`` and ``outputs``."""
-        if self._pad:
-            x = nn.functional.pad(x, (self._pad,) * 4)
         n, c, h, w = x.shape
-        prepared: Prepared = x.view(n, c, h, w // 2, 2).transpose(3, 4).reshape(n, c * h * w).numpy()
-        return prepared
+        pad, plain = self._pad, x.numpy()
+        if not pad:
+            return plain.reshape(n, c, h, w // 2, 2).swapaxes(3, 4).reshape(n, c * h * w)
+        wide = np.zeros((n, c, h + 2 * pad, 2, w // 2 + pad), dtype=np.float32)
+        for first in (0, 1):  # a column s of the image is column s + pad of the padded one
+            parity, left = (first + pad) % 2, (first + pad) // 2
+            wide[:, :, pad : pad + h, parity, left : left + w // 2] = plain[..., first::2]
+        return wide.reshape(n, c * (h + 2 * pad) * (w + 2 * pad))
 
     def _buffer(self, batch: int, train: bool) -> Buffers:
         key = (batch, train)
