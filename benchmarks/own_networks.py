@@ -55,11 +55,27 @@ def small_convnet() -> nn.Module:
     )
 
 
+def perceptron(*start: nn.Module, width: int = 64) -> nn.Module:
+    """Two hidden layers."""
+    return nn.Sequential(*start, nn.ReLU(), nn.Linear(width, width), nn.ReLU(), nn.Linear(width, 10))
+
+
+def vectors(width: int) -> Samples:
+    """Rows of numbers."""
+    numbers = torch.randn(LABELED, width, generator=torch.Generator().manual_seed(0))
+    return Samples(numbers, "vectors", (0.0,) * width, (1.0,) * width)
+
+
 def networks() -> dict[str, tuple[nn.Module, Samples]]:
     """By name, with samples that fit."""
     found = {
         "LeNet, 28x28": (LeNet(), generated("own", LABELED, (1, 28, 28), 1).train),
         "3x3 convolutions, 32x32": (small_convnet(), generated("own", LABELED, (3, 32, 32), 1).train),
+        "perceptron, 30 columns": (perceptron(nn.Linear(30, 64)), vectors(30)),
+        "perceptron, 28x28": (
+            perceptron(nn.Flatten(), nn.Linear(784, 200), width=200),
+            generated("own", LABELED, (1, 28, 28), 1).train,
+        ),
     }
     for net, samples in found.values():
         setattr(net, SAMPLE_SHAPE, samples.shape)

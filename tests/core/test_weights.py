@@ -137,3 +137,6 @@ def test_what_is_not_finite_is_found_by_name_however_large(size: int) -> None:
     assert not_finite(fine | {"b": np.where(np.arange(size) == size - 1, np.nan, 1.0)}) == "b"
     assert not_finite(fine | {"a": np.array([0.0, -np.inf])}) == "a"
     assert not_finite({"n": np.array(3)}) is None
+    huge = np.full(size, 3e38, dtype=np.float32)
+    assert not_finite({"a": huge}) is None
+    assert not_finite({"a": np.append(huge, np.float32(np.nan))}) == "a"

@@ -15,8 +15,10 @@ from chase.data.resident import Samples
 from chase.learning import training
 from chase.learning.fused import fused_for
 from chase.learning.inference import logits
+from chase.learning.loss_prediction import WithLossPrediction, new_predictor, predict, tapped
 from chase.learning.losses import Alignment
 from chase.models.catalog import SAMPLE_SHAPE
+from chase.models.net import Net
 
 
 def built(net: nn.Module, shape: tuple[int, ...]) -> nn.Module:
@@ -49,15 +51,25 @@ def layered(dropout: float = 0.0) -> nn.Module:
     )
 
 
+def perceptron(*start: nn.Module, dropout: float = 0.0) -> nn.Module:
+    drop = [nn.Dropout(dropout)] if dropout else []
+    return nn.Sequential(*start, nn.ReLU(), *drop, nn.Linear(9, 7), nn.ReLU(), nn.Linear(7, 2))
+
+
 NETS = {
     "5x5, 28 pixels": (lambda: Functional(5, 0, 5 * 16), (1, 28, 28)),
     "3x3 padded, 8 pixels": (layered, (1, 8, 8)),
     "5x5 padded by 2, 16 x 8 pixels": (lambda: Functional(5, 2, 5 * 8), (1, 16, 8)),
     "5x5 padded by 1, 18 pixels": (lambda: Functional(5, 1, 5 * 9), (1, 18, 18)),
+    "perceptron, 8 pixels": (lambda: perceptron(nn.Flatten(), nn.Linear(64, 9)), (1, 8, 8)),
+    "perceptron, vectors": (lambda: perceptron(nn.Linear(11, 9)), (11,)),
 }
 
 
 def images(shape: tuple[int, ...], count: int = 40) -> tuple[Samples, Tensor]:
+    if len(shape) == 1:
+        numbers = torch.randn(count, *shape, generator=torch.Generator().manual_seed(1))
+        return Samples(numbers, "vectors", (0.1,) * shape[0], (0.9,) * shape[0]), torch.arange(count) % 2
     pixels = torch.randint(0, 256, (count, *shape), generator=torch.Generator().manual_seed(1), dtype=torch.uint8)
     return Samples(pixels, mean=(0.4,), std=(0.25,)), torch.arange(count) % 2
 
@@ -87,12 +99,13 @@ def test_a_turn_ends_with_the_weights_of_autograd(name: str, aligned: bool) -> N
     assert torch.allclose(logits(fast, samples, rows), logits(slow, samples, rows), atol=1e-4)
 
 
-def test_dropout_after_the_first_hidden_layer_is_seeded_and_drops_half() -> None:
+@pytest.mark.parametrize("make", [layered, lambda p: perceptron(nn.Flatten(), nn.Linear(64, 9), dropout=p)])
+def test_dropout_after_the_first_hidden_layer_is_seeded_and_drops_half(make: Any) -> None:
     samples, labels = blobs(30)
     weights = []
     for _ in range(2):
         torch.manual_seed(0)
-        net = built(layered(0.5), (1, 8, 8))
+        net = built(make(0.5), (1, 8, 8))
         assert fused_for(net) is not None
         job = training.TrainingTask(
             samples, torch.arange(30), torch.from_numpy(labels), torch.arange(0), None, False, 0, (1, 2)
@@ -102,7 +115,8 @@ def test_dropout_after_the_first_hidden_layer_is_seeded_and_drops_half() -> None
     assert all(torch.equal(weights[0][key], weights[1][key]) for key in weights[0])
     fused = fused_for(net)
     assert fused is not None
-    assert fused._form.hidden
+    masks = fused._buffer(10, True).unit_mask
+    assert set(masks.unique().tolist()) == {0.0, 2.0}
 
 
 class Branch(nn.Module):
@@ -132,12 +146,54 @@ def changed(**places: Any) -> nn.Module:
         changed(_2=nn.AvgPool2d(2)),
         changed(_1=nn.BatchNorm2d(3)),
         layered(0.3),
-        nn.Sequential(nn.Flatten(), nn.Linear(64, 8), nn.ReLU(), nn.Linear(8, 2)),
+        nn.Sequential(nn.Flatten(), nn.Linear(64, 2)),
+        nn.Sequential(nn.Flatten(), nn.Linear(64, 8), nn.Tanh(), nn.Linear(8, 2)),
+        nn.Sequential(nn.Flatten(), nn.Linear(64, 8), nn.ReLU(), nn.Linear(8, 2, bias=False)),
     ],
-    ids=["branch", "no bias", "other kernel", "tanh", "mean pooling", "batch norm", "other dropout", "no convolution"],
+    ids=[
+        "branch",
+        "no bias",
+        "other kernel",
+        "tanh",
+        "mean pooling",
+        "batch norm",
+        "other dropout",
+        "one layer",
+        "perceptron with tanh",
+        "perceptron without a bias",
+    ],
 )
 def test_any_other_form_is_left_to_autograd(net: nn.Module) -> None:
     assert fused_for(built(net, (1, 8, 8))) is None
+
+
+class Tapped(Net):
+    """An own network that names its blocks as it likes."""
+
+    taps = ("body",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.body, self.head = layered()[:9], nn.Linear(10, 2)
+
+    def embed(self, x: Tensor) -> Tensor:
+        out: Tensor = self.body(x)
+        return out
+
+
+def test_a_loss_prediction_module_reads_the_blocks_that_an_own_network_names() -> None:
+    samples, labels = images((1, 8, 8))
+    torch.manual_seed(0)
+    net = built(Tapped(), (1, 8, 8))
+    assert fused_for(net) is not None  # as after a first pass
+    predictor = new_predictor(net, (1, 8, 8), 0)
+    job = training.TrainingTask(samples, torch.arange(17), labels[:17], torch.arange(0), None, False, 0, (1, 2))
+    plan = training.TrainingOptions(2, 5, 0.02, 0.5, 0.0, 0.0)
+    with tapped(net) as seen:
+        training.train(net, job, plan, WithLossPrediction(predictor, net.taps, seen))
+    found = predict(net, predictor, samples, torch.arange(40))
+    net.plain_kernels = True
+    assert torch.equal(found, predict(net, predictor, samples, torch.arange(40)))
 
 
 def test_images_of_an_odd_size_and_networks_of_unknown_shape_are_left_to_autograd() -> None:

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from chase.data.resident import Samples
-from chase.learning.fused import FusedNet, Prepared, fused_for
+from chase.learning.fused import Fused, Prepared, fused_for
 from chase.models.net import Net
 
 CHUNK = 200
@@ -64,17 +64,17 @@ def features(net: Net, samples: Samples, rows: Tensor) -> Tensor:
     return fused_chunks(fused.features, fused, samples, rows)
 
 
-def fused_on_cpu(net: nn.Module) -> FusedNet | None:
+def fused_on_cpu(net: nn.Module) -> Fused | None:
     """The fused form of a network, if it has one and is not on another device."""
     return fused_for(net) if next(net.parameters()).device.type == "cpu" else None
 
 
-def fused_logits(fused: FusedNet, samples: Samples, rows: Tensor) -> Tensor:
+def fused_logits(fused: Fused, samples: Samples, rows: Tensor) -> Tensor:
     """The same by a fused network, from its parameters as they stand."""
     return fused_chunks(fused.outputs, fused, samples, rows)
 
 
-def fused_chunks(forward: Callable[[Prepared], Tensor], fused: FusedNet, samples: Samples, rows: Tensor) -> Tensor:
+def fused_chunks(forward: Callable[[Prepared], Tensor], fused: Fused, samples: Samples, rows: Tensor) -> Tensor:
     """``forward``, one of the network's fused passes, on every row -> (rows, ...)."""
     parts = [forward(fused.prepare(samples.ready(part))) for part in torch.split(rows, CHUNK)]
     return torch.cat(parts).clone() if parts else torch.empty(0)

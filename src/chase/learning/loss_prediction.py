@@ -116,7 +116,7 @@ def from_extras(extras: Arrays) -> LossPredictor:
 def predict(net: Net, predictor: LossPredictor, samples: Samples, rows: Tensor) -> Tensor:
     """Predicted loss of every row -> (rows,)."""
     fused = fused_on_cpu(net)
-    if fused is not None:
+    if fused is not None and fused.gives_blocks:
         ranking = fused_ranking(predictor)
         fused.load()
         ranking.load()

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from chase.core.randomness import fold, rng
 from chase.data.resident import Samples
 from chase.learning.augment import crop_and_flip
-from chase.learning.fused import FusedNet, Prepared
+from chase.learning.fused import Fused, Prepared
 from chase.learning.inference import fused_logits, logits
 from chase.learning.losses import Alignment, AlignOn, alignment_loss
 from chase.learning.optimisers import FlatAdam, FlatSGD
@@ -161,7 +161,7 @@ class PlainStepper:
 class FusedStepper:
     """The same steps by ``chase.learning.fused``: cross-entropy, ranked losses and alignment on small networks."""
 
-    def __init__(self, fused: FusedNet, job: TrainingTask, plan: TrainingOptions, labeled: RankingLoss | None) -> None:
+    def __init__(self, fused: Fused, job: TrainingTask, plan: TrainingOptions, labeled: RankingLoss | None) -> None:
         self._fused, self._job, self._plan, self._labeled = fused, job, plan, labeled
         self._ranking = None if labeled is None else labeled.fused()
         fused.load()

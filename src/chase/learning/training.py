@@ -61,7 +61,7 @@ def make_stepper(net: nn.Module, job: TrainingTask, plan: TrainingOptions, label
         labeled = BalancedCrossEntropy(job.labels)
     plain = plan.optimizer != "sgd" or plan.prox != 0.0 or plan.device != "cpu" or plan.augment or by_features
     fused = None if plain else fused_for(net)
-    if fused is not None and (labeled is None or isinstance(labeled, RankingLoss)):
+    if fused is not None and (labeled is None or (fused.gives_blocks and isinstance(labeled, RankingLoss))):
         return FusedStepper(fused, job, plan, labeled)
     return PlainStepper(net, job, plan, labeled)
 

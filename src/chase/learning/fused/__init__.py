@@ -1,4 +1,4 @@
-"""Hand-written training steps and inference for the small convolutional networks, on a CPU.
+"""Hand-written training steps and inference for small convolutional networks and perceptrons, on a CPU.
 
 The same mathematics as the plain path (autograd), proven against it in the tests, more than twice
 as fast at a batch of ten (``python -m benchmarks.steps``):
@@ -14,13 +14,15 @@ as fast at a batch of ten (``python -m benchmarks.steps``):
   relu was kept. The factor 2 is folded into the next copy or product.
 * The momentum of the wide layers is the beta of a matrix product; SGD is one addition on one flat
   vector of parameters.
+* A perceptron is the linear layers alone.
 * A loss-prediction module (LL4AL) reads the blocks' means and hands their gradients back
   (``FusedRanking``).
 
 ``fused_for`` says whether a network can be run this way.
 """
 
-from chase.learning.fused.network import FusedNet, Prepared, fused_for
+from chase.learning.fused.dense import Prepared
+from chase.learning.fused.network import Fused, FusedNet, fused_for
 from chase.learning.fused.predictor import FusedRanking
 
-__all__ = ["FusedNet", "FusedRanking", "Prepared", "fused_for"]
+__all__ = ["Fused", "FusedNet", "FusedRanking", "Prepared", "fused_for"]

@@ -8,32 +8,29 @@ import torch
 from torch import Tensor
 
 from chase.learning.fused.conv import ConvBuffers, PooledConv
+from chase.learning.fused.dense import DenseBuffers
 
 
-class Buffers:
+class Buffers(DenseBuffers):
     """One batch size; the batch is the innermost dimension up to the fully connected part."""
 
     def __init__(self, first: PooledConv, second: PooledConv, hidden: Sequence[int], batch: int, train: bool) -> None:
-        self.batch = batch
+        flat = second.out * second.rows * second.columns
+        super().__init__(flat, hidden, batch, train)
         self.inputs = torch.zeros(first.channels * first.height * first.width, batch)
         """(channel, row, column parity, column // 2) x batch."""
         self.inputs_np = self.inputs.numpy()
         self.first, self.second = ConvBuffers(first, batch, train), ConvBuffers(second, batch, train)
         self._join_input(first, batch)
         self._join_middle(first, second, batch, train)
-        flat = second.out * second.rows * second.columns
         self.second_t = self.second.pooled.view(flat, batch).t()
-        self.flat = torch.zeros(batch, flat)
         self.flat_by_channel = self.flat.view(batch, second.out, second.rows * second.columns)
-        self.hidden = [torch.zeros(batch, size) for size in hidden]
         if train:
             self.flat_gradient = torch.zeros(batch, flat)
             self.flat_gradient_by_channel = self.flat_gradient.view_as(self.flat_by_channel)
             self.flat_gradient_t = self.flat_gradient.numpy().T
             self.second_gradient_np = self.second.pooled_gradient.view(flat, batch).numpy()
-            self.gradients = [torch.zeros(batch, size) for size in hidden]
-            self.gradients_t = [g.t() for g in self.gradients]
-            self._masks(second, hidden, batch)
+            self._masks(second, batch)
 
     def _join_input(self, first: PooledConv, batch: int) -> None:
         plane, half, n = first.height * first.width * batch, first.width // 2 * batch, first.shifts
@@ -66,18 +63,13 @@ class Buffers:
             self.shifted_gradient = [self.patch_gradient[:, a * step : a * step + size] for a in range(n)]
             self.patch_gradient_windows = [self.patch_gradient.view(shape)[:, a] for a in range(n)]
 
-    def _masks(self, second: PooledConv, hidden: Sequence[int], batch: int) -> None:
+    def _masks(self, second: PooledConv, batch: int) -> None:
         channels = torch.zeros(-(-second.out * batch // 8) * 8)
         self.channel_mask_np = channels.numpy().reshape(-1, 8)
         self.channel_mask = channels[: second.out * batch].view(second.out, 1, batch)
         shape = (second.out, second.rows * second.columns, batch)
         self.second_by_channel = self.second.pooled.view(shape)
         self.second_gradient_by_channel = self.second.pooled_gradient.view(shape)
-        units = torch.zeros(-(-hidden[0] * batch // 8) * 8)
-        self.unit_mask_np = units.numpy().reshape(-1, 8)
-        self.unit_mask = units[: hidden[0] * batch].view(batch, hidden[0])
-        self.dropped = torch.zeros(batch, hidden[0])
-        """The first hidden layer after its dropout."""
 
 
 def _by_parity(pooled: Tensor, middle: Tensor, first: PooledConv, batch: int) -> list[tuple[Tensor, Tensor]]:

@@ -1,11 +1,13 @@
 """Own networks that have the form of the fused ones: found by tracing them once.
 
-The form: two convolutions of one odd kernel size and one padding, each with ReLU and 2x2 max-pooling in either order,
-then two or more linear layers with ReLU between them; dropout of 1/2, if any, after the first hidden layer.
+The forms: two convolutions of one odd kernel size and one padding, each with ReLU and 2x2 max-pooling in either order,
+then two or more linear layers with ReLU between them; or such linear layers alone. Dropout of 1/2, if any, is after the
+first hidden layer.
 """
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -29,6 +31,15 @@ class OwnNet:
     convolutions: list[nn.Conv2d]
     linears: list[nn.Linear]
     pad: int
+    drops: bool
+    """Dropout after the first hidden layer."""
+
+
+@dataclass(frozen=True)
+class Perceptron:
+    """Linear layers with ReLU between them."""
+
+    linears: list[nn.Linear]
     drops: bool
     """Dropout after the first hidden layer."""
 
@@ -168,20 +179,40 @@ def own_form(net: nn.Module, size: tuple[int, int]) -> OwnNet | None:
     except OtherForm:
         return None
     kinds = [kind for kind, _ in steps]
+    linears = _linear_end(steps, 7)
     pooled = (["conv", "relu", "pool"], ["conv", "pool", "relu"])
-    if kinds[:3] not in pooled or kinds[3:6] not in pooled or kinds[6:7] != ["flat"]:
+    if kinds[:3] not in pooled or kinds[3:6] not in pooled or kinds[6:7] != ["flat"] or linears is None:
         return None
-    rest = kinds[7:]
+    convolutions = [layer for _, layer in steps if isinstance(layer, nn.Conv2d)]
+    if not _all_weights(net, [*convolutions, *linears.linears]) or not _fits(convolutions, size):
+        return None
+    return OwnNet(convolutions, linears.linears, int(convolutions[0].padding[0]), linears.drops)
+
+
+def perceptron_form(net: nn.Module, shape: tuple[int, ...]) -> Perceptron | None:
+    """The layers of an own network for samples of this shape, if it is linear layers with ReLU between them."""
+    if has_hooks(net) or any(True for _ in net.buffers()):
+        return None
+    try:
+        steps = steps_of(net)
+    except OtherForm:
+        return None
+    flattens = steps[:1] != [] and steps[0][0] == "flat"
+    found = _linear_end(steps, 1 if flattens else 0)
+    if found is None or (len(shape) > 1 and not flattens) or found.linears[0].in_features != math.prod(shape):
+        return None
+    return found if _all_weights(net, [*found.linears]) else None
+
+
+def _linear_end(steps: list[tuple[str, nn.Module | None]], first: int) -> Perceptron | None:
+    """The steps from ``first`` on, if they are two or more linear layers with ReLU between them."""
+    rest = [kind for kind, _ in steps[first:]]
     drops = rest[2:3] == ["drop"]
     if drops:
         del rest[2]
     if len(rest) < 3 or rest != ["linear", "relu"] * (len(rest) // 2) + ["linear"]:
         return None
-    convolutions = [layer for _, layer in steps if isinstance(layer, nn.Conv2d)]
-    linears = [layer for _, layer in steps if isinstance(layer, nn.Linear)]
-    if not _all_weights(net, [*convolutions, *linears]) or not _fits(convolutions, size):
-        return None
-    return OwnNet(convolutions, linears, int(convolutions[0].padding[0]), drops)
+    return Perceptron([layer for _, layer in steps if isinstance(layer, nn.Linear)], drops)
 
 
 def _all_weights(net: nn.Module, layers: list[nn.Module]) -> bool:
