@@ -65,6 +65,14 @@ def test_a_report_of_many_clients_has_no_line_per_client() -> None:
     ]
 
 
+def test_clients_that_come_and_go_are_shown() -> None:
+    assert "Clients come and go" not in render([run(False)])
+    moving = run(False)
+    for line in moving.metrics:
+        line["clients_here"] = 90
+    assert "Clients come and go" in render([moving])
+
+
 def test_few_clients_are_shown_one_by_one() -> None:
     few = run(True)
     few.settings["clients"] = 10  # type: ignore[index]

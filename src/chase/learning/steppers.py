@@ -172,7 +172,9 @@ class FusedStepper:
         self._draw = aligned_draws(job) if self._alignment is not None else None
         self._bits = MaskSource(job.seed, *job.coordinates)
         few = 0 < job.watched_rows.numel() <= RESIDENT_ROWS
-        self._watched = fused.prepare(job.samples.ready(job.watched_rows)) if few else None
+        watched = fused.prepare(job.samples.ready(job.watched_rows)) if few else None
+        self._passes = fused.in_passes(watched) if watched is not None and job.track else None
+        self._watched = watched if self._alignment is not None else None
 
     def step(self, take: Tensor, step: Step) -> float:
         """One fused forward, backward and update."""
@@ -208,8 +210,8 @@ class FusedStepper:
 
     def predictions(self) -> NDArray[np.int64]:
         """Predicted classes, from the parameters as they stand."""
-        if self._watched is not None:
-            return self._fused.outputs(self._watched).argmax(dim=1).numpy()
+        if self._passes is not None:
+            return self._fused.outputs_of(self._passes).argmax(dim=1).numpy()
         return self.predict(self._job.watched_rows)
 
     def predict(self, rows: Tensor) -> NDArray[np.int64]:

@@ -143,5 +143,11 @@ def seen_figure(methods: Sequence[MethodRuns]) -> Markup:
         x = np.array([line["round"] for line in lines], dtype=np.float64)
         seen = np.array([clients_seen(line) for line in lines], dtype=np.float64)
         curves.append(plots.Curve(method.label, x, seen, seen, seen))
-    title = "Clients that have had a turn"
-    return html_figure(plots.lines(title, "round", "clients", curves, True), title)
+    title, caption = "Clients that have had a turn", ""
+    here = [line.get("clients_here") for line in methods[0].first.metrics]
+    if all(isinstance(count, int) for count in here):  # clients come and go, alike under every method
+        x = np.array([line["round"] for line in methods[0].first.metrics], dtype=np.float64)
+        there = np.array(here, dtype=np.float64)
+        curves.append(plots.Curve("not away", x, there, there, there))
+        caption = "Clients come and go: those that were not away in each round are shown too."
+    return html_figure(plots.lines(title, "round", "clients", curves, True), title, caption)

@@ -197,32 +197,46 @@ class FusedLayers(FlatParameters, Generic[B]):
     @torch.inference_mode()
     def outputs(self, samples: Prepared) -> Tensor:
         """Logits (samples, classes) without dropout."""
-        return self._gather(samples, (self._hidden[-1],), lambda b: b.hidden[-1])
+        return self.outputs_of(self._parts(samples))
+
+    @torch.inference_mode()
+    def outputs_of(self, parts: Sequence[Prepared]) -> Tensor:
+        """The same of samples that ``in_passes`` has laid out."""
+        return self._gather(parts, (self._hidden[-1],), lambda b: b.hidden[-1])
+
+    def in_passes(self, samples: Prepared) -> list[Prepared]:
+        """The samples as inference takes them, (width, samples) per pass, for those that are inferred often."""
+        return [np.ascontiguousarray(part) for part in self._parts(samples)]
+
+    def _parts(self, samples: Prepared) -> list[Prepared]:
+        """The samples of each pass, (width, samples)."""
+        return [samples[at : at + self.chunk].T for at in range(0, len(samples), self.chunk)]
 
     @torch.inference_mode()
     def features(self, samples: Prepared) -> Tensor:
         """What the last layer sees (samples, width), without dropout."""
-        return self._gather(samples, (self._hidden[-2],), lambda b: b.hidden[-2])
+        return self._gather(self._parts(samples), (self._hidden[-2],), lambda b: b.hidden[-2])
 
     @torch.inference_mode()
     def predicted_losses(self, samples: Prepared, ranking: FusedRanking) -> Tensor:
         """Predicted losses (samples,), without dropout."""
-        return self._gather(samples, (), lambda b: ranking.predict(self._blocks(b, b.batch, False)))
+        parts = self._parts(samples)
+        return self._gather(parts, (), lambda b: ranking.predict(self._blocks(b, b.batch, False)))
 
-    def _gather(self, samples: Prepared, shape: tuple[int, ...], read: Callable[[B], Tensor]) -> Tensor:
+    def _gather(self, parts: Sequence[Prepared], shape: tuple[int, ...], read: Callable[[B], Tensor]) -> Tensor:
         """Forward passes without dropout; what ``read`` finds in the buffers of each, joined -> (samples, *shape)."""
-        found = torch.empty(len(samples), *shape)
+        found, at = torch.empty(sum(part.shape[1] for part in parts), *shape), 0
         self._expand()
-        for at in range(0, len(samples), self.chunk):
-            part = samples[at : at + self.chunk]
-            b = self._buffer(len(part), False)
-            np.copyto(b.inputs_np, part.T)
+        for part in parts:
+            b = self._buffer(part.shape[1], False)
+            np.copyto(b.inputs_np, part)
             self._flatten(b, None)
             h = b.flat
             for i, z in enumerate(b.hidden):
                 torch.addmm(self._biases[i], h, self._weights_t[i], out=z)
                 h = z if i == len(b.hidden) - 1 else z.relu_()
-            found[at : at + len(part)] = read(b)
+            found[at : at + b.batch] = read(b)
+            at += b.batch
         return found
 
 
