@@ -31,6 +31,9 @@ from chase.simulation.worker import pack_world
 from chase.simulation.workers import TRIES, WorkerFailed
 from chase.simulation.world import World
 
+AHEAD = 2
+"""Batches of small clients that an actor is sent at a time: it begins the second while the first one's answer is read.
+Clients that go one by one are dear, and one that waits at a busy actor could run elsewhere."""
 PATIENCE = 300.0
 """Seconds to wait for an actor when none is left."""
 
@@ -50,7 +53,8 @@ class _Call:
 class _Actor:
     handle: Any
     node: str = ""
-    call: _Call | None = None
+    calls: list[_Call] = field(default_factory=list)
+    """What it has been sent and has not answered: it runs the first, the others wait there."""
     processor: float = 0.0
 
 
@@ -101,7 +105,7 @@ class OnRay:
         for batch in plan_batches(sorted(orders), self._costs, len(self._actors) or 1):
             complete = [b for b in blocks_of(batch) if whole[b] <= set(batch)] if adds_up(self._settings) else []
             calls.append(self._turns(now, batch, sent[id(orders[batch[0]])], complete))
-        self._run(calls)
+        self._run(calls, AHEAD if len(calls) < len(orders) else 1)
         lines = [line for client in sorted(now.journal) for line in now.journal[client]]
         return RoundResult(orders, now.intake.updates, now.intake.mean(), lines)
 
@@ -159,14 +163,16 @@ class OnRay:
         if self._made_here:
             self._ray.shutdown()
 
-    def _run(self, calls: list[_Call]) -> None:
-        """Make the calls, in the order given, until each is answered."""
-        waiting, running = calls[::-1], dict[Any, _Actor]()
+    def _run(self, calls: list[_Call], ahead: int = 1) -> None:
+        """Make the calls, in the order given, until each is answered; an actor is sent ``ahead`` of them at a time."""
+        waiting, running = calls[::-1], dict[Any, tuple[_Actor, _Call]]()
         while waiting or running:
-            for actor in self._actors:
-                if waiting and actor.call is None:
-                    actor.call = waiting.pop()
-                    running[actor.call.send(actor.handle)] = actor
+            for depth in range(ahead):
+                for actor in self._actors:
+                    if waiting and len(actor.calls) == depth:
+                        call = waiting.pop()
+                        running[call.send(actor.handle)] = actor, call
+                        actor.calls.append(call)
             if not running:
                 self._wait_for(1)
                 continue
@@ -175,12 +181,9 @@ class OnRay:
                 if reference in self._coming:
                     self._welcome(reference)
                 else:
-                    self._answered(reference, running.pop(reference), waiting)
+                    self._answered(reference, *running.pop(reference), waiting)
 
-    def _answered(self, reference: Any, actor: _Actor, waiting: list[_Call]) -> None:
-        call, actor.call = actor.call, None
-        if call is None:
-            return
+    def _answered(self, reference: Any, actor: _Actor, call: _Call, waiting: list[_Call]) -> None:
         try:
             answer = self._ray.get(reference)
         except self._ray.exceptions.RayTaskError as error:
@@ -188,17 +191,20 @@ class OnRay:
                 raise WorkerFailed(str(error.cause)) from None
             raise RuntimeError(f"an actor failed:\n{error}") from None
         except (self._ray.exceptions.RayActorError, self._ray.exceptions.ObjectLostError) as error:
-            self._lost(actor, call, error)
+            if actor in self._actors:  # else another of its calls told of it
+                self._lost(actor, error)
             waiting.append(call)
             return
+        actor.calls.remove(call)
         if isinstance(answer, dict) and "processor" in answer:
             self._processor += answer["processor"] - actor.processor
             actor.processor = answer["processor"]
         call.take(answer)
 
-    def _lost(self, actor: _Actor, call: _Call, error: Exception) -> None:
+    def _lost(self, actor: _Actor, error: Exception) -> None:
         """An actor or its node died: another takes its place when the cluster has room."""
         self._actors.remove(actor)
+        call = actor.calls[0]
         call.deaths += 1
         why = type(error).__name__
         self.notes.append(f"an actor on node {actor.node} died ({why}) while running {call.name}; it is run again")
