@@ -33,11 +33,13 @@ def test_counts_by_hand():
 def test_warnings_name_classes_and_clients():
     table = coverage(LABELS, ("a", "b", "c", "d"), [rows(0, 1, 2, 5), rows(3, 4, 6, 7)], [rows(0, 2), rows()])
     assert warnings(table, 2) == [
-        "no client holds any sample of: d",
+        "no sample has a label yet of: d",  # it may be the class of the sample that has none
         "no client has an initial label of: c",
         "no initial label, so no training until someone labels: client 1",
     ]
     assert warnings(table, 5)[-1] == "fewer samples than one batch of 5: client 0"
+    known = coverage(LABELS, ("a", "b", "c", "d"), [rows(0, 1, 2), rows(3, 4, 6, 7)], [rows(0, 2), rows()])
+    assert warnings(known, 2)[0] == "no client holds any sample of: d"
 
 
 def test_all_well_gives_no_warning():

@@ -199,7 +199,6 @@ def test_tables_that_do_not_fit_are_refused_in_a_sentence(tmp_path, options, wor
         ("text,label\nx,\ny,\n", "no sample has a label"),
         ("text,label,site\nx,1,here\ny,2,\n", "x.csv, line 3: the site column 'site' is empty"),
         ("text,label\nx,1\ny,2,3\n", "line 3: 3 cells, but the header has 2"),
-        ("text,label\nx,1\ny,2\n", r"test on \(2 of 2 have a label\): label at least 2 samples of each class"),
     ],
 )
 def test_odd_csv_files(tmp_path, content, words):
@@ -207,10 +206,13 @@ def test_odd_csv_files(tmp_path, content, words):
         sources.load(str(write_csv(tmp_path / "x.csv", content)))
 
 
-def test_data_without_any_label_says_what_a_page_session_needs(tmp_path):
+def test_data_without_any_label_has_no_test_part_unless_it_is_given_one(tmp_path):
     path = write_csv(tmp_path / "x.csv", "text,label\nx,\ny,\nz,\n")
-    with pytest.raises(DataError, match=r"\(0 of 3 have a label\): label at least 2 samples .* or set test_data to"):
-        sources.load(str(path), options=DataOptions(classes=("sick", "well")))
+    data = sources.load(str(path), options=DataOptions(classes=("sick", "well")))
+    assert (len(data.train), len(data.test)) == (3, 0)
+    empty = write_csv(tmp_path / "empty.csv", "text,label\na,\n")
+    with pytest.raises(DataError, match=r"no sample of the test part of x.csv has a label"):
+        sources.load(str(path), options=DataOptions(classes=("sick", "well"), test_data=str(empty)))
     tests = write_csv(tmp_path / "tests.csv", "text,label\na,sick\nb,well\n")
     data = sources.load(str(path), options=DataOptions(classes=("sick", "well"), test_data=str(tests)))
     assert (len(data.train), len(data.test)) == (3, 2)
@@ -307,3 +309,11 @@ def test_idx_files_become_upright_images(tmp_path):
     (tmp_path / "bad.gz").write_bytes(gzip.compress(b"no"))
     with pytest.raises(DataError, match="not an IDX file"):
         hub.read_idx(tmp_path / "bad.gz")
+
+
+def test_parts_in_capital_letters_are_found(tmp_path: Path) -> None:
+    rows = [f"{n},{'ab'[n % 2]}" for n in range(20)]
+    (tmp_path / "TRAIN.CSV").write_text("value,label\n" + "\n".join(rows) + "\n")
+    (tmp_path / "Test.csv").write_text("value,label\n" + "\n".join(rows[:4]) + "\n")
+    found = sources.load(str(tmp_path))
+    assert (len(found.train), len(found.test)) == (20, 4)

@@ -259,3 +259,13 @@ def test_a_place_that_is_no_site_is_named(
     monkeypatch.chdir(tmp_path)
     with pytest.raises(ChaseError, match=says):
         run("site", *arguments)
+
+
+@pytest.mark.parametrize("name", ["Reports.CSV", "Reports.Csv"])
+def test_a_table_in_capital_letters_is_a_table_at_a_site_too(tmp_path: Path, name: str) -> None:
+    rows = "".join(f"{n},a short text number {n},{CLASSES[n % 2]}\n" for n in range(20))
+    (tmp_path / name).write_text("id,text,label\n" + rows)
+    home = tmp_path / "home"
+    assert "20 samples, 20 labelled" in run("site", "init", home, "--data", tmp_path / name, "--id", "site-a")
+    (tmp_path / f"More{name[-4:]}").write_text("id,text,label\n90,another text,cat\n")
+    assert "1 samples added, 1 of them labelled" in run("site", "add", home, tmp_path / f"More{name[-4:]}")

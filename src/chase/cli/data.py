@@ -130,6 +130,8 @@ def describe(data: DataSet) -> dict[str, Any]:
 def class_problems(data: DataSet, train: Any, test: Any) -> list[str]:
     """Classes without samples in one of the parts."""
     names = np.array(data.classes)
+    if not train.any() and not test.any():
+        return []  # nothing is labelled yet, which is said once
     found = []
     for part, counts in (("training", train), ("test", test)):
         missing = names[counts == 0].tolist()

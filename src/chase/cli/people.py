@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import math
+import shlex
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 
-from chase.home.home import Home
+from chase.home.exchange import to_csv
+from chase.home.home import INITIAL, Home, write_durably
 from chase.home.page import serving
 from chase.home.team import warnings
 from chase.run.experiment import Experiment
 
 POLL_SECONDS = 0.1
+LABELS = "labels.csv"
+"""In a run directory: every label of its page, as ``chase label export`` writes them."""
 
 
 @contextmanager
@@ -27,18 +33,53 @@ def page_beside(
     with serving.serving_beside(home, serving.Address(port=port)) as where:
         for name, link in serving.links(home, where, names or ["annotator"]).items():
             say(f"{f'{name}: ' if names else ''}label {home.card.name} at {link}")
-        if settings.wait == 0:
-            say(
-                "rounds do not wait for you: unanswered samples wait in the inbox (--wait 60 waits up to one "
-                "minute per round)"
-            )
-        yield lambda: wait_for_answers(home, settings.wait)
+        say(how_long(settings.waits, experiment.record.path))
+        told = list[str]()
+
+        def wait() -> None:
+            for sentence in (one for one in warnings(home) if settings.waits and one not in told):
+                told.append(sentence)
+                say(sentence)
+            wait_for_answers(home, settings.waits)
+
+        if experiment.record.metrics:  # what was asked before the run stopped
+            wait()
+        yield wait
     for sentence in warnings(home):
         say(sentence)
     left = home.ledger.open_count()
     if left:
         say(f"{left} samples still wait for you: chase label {home.path}, then chase resume with more rounds")
     home.close()
+
+
+def keep_labels(experiment: Experiment) -> tuple[Path, int, int] | None:
+    """Write every label of the page into the run directory; gives the file, how many, and how many are people's.
+
+    None where nobody labels on a page.
+    """
+    if experiment.record.settings.annotator != "page":
+        return None
+    home, file = experiment.open_home(), experiment.record.path / LABELS
+    try:
+        known = [line for line in home.ledger.labels() if line["label"] is not None]
+        write_durably(file, to_csv(home).encode())
+    finally:
+        home.close()
+    return file, len(known), sum(line["source"] != INITIAL for line in known)
+
+
+def how_long(seconds: float, run: Path) -> str:
+    """Whether rounds wait for people."""
+    if seconds == 0:
+        return (
+            "rounds do not wait for you: unanswered samples wait in the inbox (--wait 60 waits up to one minute per "
+            "round)"
+        )
+    if seconds < math.inf:
+        return f"each round waits up to {seconds:g} seconds for your answers"
+    again = shlex.quote(str(run))
+    return f"the run waits for your answers; stop it with Ctrl-C, continue at any time with: chase resume {again}"
 
 
 def wait_for_answers(home: Home, seconds: float) -> None:

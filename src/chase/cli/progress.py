@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from types import TracebackType
 from typing import Any
@@ -12,7 +13,7 @@ from rich.text import Text
 
 from chase.report.runs import main_name
 from chase.report.tables import duration
-from chase.run.metrics import main_value
+from chase.run.metrics import accuracy_in_words, main_value
 from chase.settings import Settings
 
 
@@ -57,9 +58,11 @@ class RunProgress:
         ev = "" if metrics["mean_ev"] is None else f"  EV {metrics['mean_ev']:.2f}"
         main = self._settings.main_metric
         other = "" if main == "accuracy" else f"  {main_name(main)} {percent(main_value(metrics, main))}"
+        people = self._settings.waits == math.inf  # nobody knows when they answer
+        time_left = "" if people else f"  {duration(left)} left"
         return (
-            f"{self._settings.strategy}  round {done}/{rounds}{other}  accuracy {percent(metrics['test_accuracy'])}"
-            f"  labels {metrics['labels']}{ev}  {metrics['seconds']:.2f} s per round  {duration(left)} left"
+            f"{self._settings.strategy}  round {done}/{rounds}{other}  {accuracy_in_words(metrics)}"
+            f"  labels {metrics['labels']}{ev}  {metrics['seconds']:.2f} s per round{time_left}"
         )
 
     def _pace(self, metrics: dict[str, Any]) -> float:

@@ -12,7 +12,9 @@ import typer
 from chase.cli.terminal import print_table
 from chase.core.errors import RunDirectoryError
 from chase.report import tables
+from chase.report.measured import has_estimate, is_measured, last_in_words
 from chase.report.runs import RunData, by_method, find_runs, is_run, read_run
+from chase.run.metrics import ESTIMATE, ESTIMATE_MEANS
 from chase.studies.plan import SUFFIX
 
 Places = Annotated[
@@ -48,6 +50,8 @@ def show(
     if tables.tracks_ev(run):
         print(tables.EV_MEANS)
     print(tables.COLUMNS_MEAN)
+    if not is_measured(run):
+        print(f"{ESTIMATE_MEANS}\n{last_in_words(run)}" if has_estimate(run) else last_in_words(run))
     page = directory / "report.html"
     print(f"report: {page}" if page.is_file() else f"no report yet; make one with: chase report {directory}")
 
@@ -94,6 +98,6 @@ def report(places: Places, out: ReportOut = None, as_json: ReportJson = False) -
 
 def summary_object(label: str, runs: Sequence[RunData]) -> dict[str, object]:
     """The last figures of a method's runs."""
-    keys = ("round", "test_accuracy", "test_loss", "labels")
+    keys = ("round", "test_accuracy", "test_loss", "labels", ESTIMATE)
     last = [{"directory": str(r.path), "seed": r.seed} | {key: r.metrics[-1].get(key) for key in keys} for r in runs]
     return {"method": label, "runs": last}

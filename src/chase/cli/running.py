@@ -15,7 +15,7 @@ from chase.cli.cluster import AddressOpt, OnOpt, check_on, clients_on, jobs_on
 from chase.cli.compare import compare
 from chase.cli.coverage import show_coverage
 from chase.cli.options import SetOpt
-from chase.cli.people import page_beside
+from chase.cli.people import keep_labels, page_beside
 from chase.cli.progress import RunProgress
 from chase.cli.terminal import print_table
 from chase.core import plugins
@@ -24,11 +24,12 @@ from chase.data import sources
 from chase.home.page.serving import PORT, Address, bind
 from chase.library import new_directory
 from chase.report import tables
+from chase.report.measured import has_estimate, is_measured, last_in_words
 from chase.report.quality import in_words
 from chase.report.runs import read_run
 from chase.run.comparison import is_comparison, method_changes, plan_arms, read_arms
 from chase.run.experiment import Experiment
-from chase.run.metrics import main_value, stop_reason
+from chase.run.metrics import ESTIMATE_MEANS, main_value, stop_reason
 from chase.simulation.recommended import own_values
 from chase.simulation.world import with_all_owners
 
@@ -58,7 +59,10 @@ AnnotatorOpt = Annotated[
 PageClientOpt = Annotated[
     str | None, typer.Option("--page-client", help="The client that you label [0]; all = every client on one page.")
 ]
-WaitOpt = Annotated[float | None, typer.Option("--wait", help="Seconds that a round waits for your answers [0].")]
+WaitOpt = Annotated[
+    float | None,
+    typer.Option("--wait", help="Seconds that a round waits for your answers [no limit if only people label, else 0]."),
+]
 PortOpt = Annotated[int, typer.Option("--page-port", help="Port of the labelling page; 0 takes any free one.")]
 JsonOpt = Annotated[bool, typer.Option("--json", help="Print one JSON object at the end instead of text.")]
 
@@ -195,11 +199,13 @@ def go(experiment: Experiment, as_json: bool, page_port: int = PORT, people: Seq
             metrics = experiment.run(after_round)
     except KeyboardInterrupt:
         progress.say(f"stopped; {experiment.saved_rounds} rounds are saved. Resume with: chase resume {record.path}")
+        say_labels(progress, experiment)
         say_report(progress, record.path)
         raise typer.Exit(130) from None
     for note in experiment.notes:
         progress.say(f"note: {note}")
     if as_json:
+        keep_labels(experiment)
         report_run(record.path)
         print(json.dumps(outcome(experiment, metrics)))
         return
@@ -210,9 +216,13 @@ def go(experiment: Experiment, as_json: bool, page_port: int = PORT, people: Seq
         progress.say(tables.EV_MEANS)
     progress.say(tables.COLUMNS_MEAN)
     found, main = run.confusion.get("quality"), record.settings.main_metric
+    if not is_measured(run):
+        progress.say(ESTIMATE_MEANS if has_estimate(run) else "")
+        progress.say(last_in_words(run))
     if found:
         progress.say(in_words(found, main, main_value(metrics[-1], main)))
     progress.say(f"run directory: {record.path}")
+    say_labels(progress, experiment)
     say_report(progress, record.path)
 
 
@@ -221,6 +231,14 @@ def report_run(path: Path) -> Path | None:
     from chase.report import html  # only here: drawing takes a second to import
 
     return html.report_run(path)
+
+
+def say_labels(progress: RunProgress, experiment: Experiment) -> None:
+    """Write the labels of people and say where they are."""
+    kept = keep_labels(experiment)
+    if kept is not None:
+        file, labels, people = kept
+        progress.say(f"labels: {file} ({labels} samples by their own names, {people} of them labelled by people)")
 
 
 def say_report(progress: RunProgress, path: Path) -> None:

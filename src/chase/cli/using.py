@@ -17,6 +17,7 @@ from chase.export.predicting import Prediction, failures, predict
 from chase.export.trained import Which, read_trained
 from chase.report.cells import Cell, number
 from chase.report.tables import ReportTable
+from chase.run.metrics import estimate_in_words
 from chase.settings import parse_changes
 
 RunArg = Annotated[Path, typer.Argument(metavar="DIR", help="A run directory.")]
@@ -92,7 +93,8 @@ def predict_files(
     Images are resized and converted to the model's colours where needed. They should look like those it was trained
     on: the digits, for example, are bright on dark. Files and rows that cannot be read are reported and skipped.
     """
-    found = predict(read_trained(directory, chosen_round(which)), files, top, parse_changes(change or []))
+    trained = read_trained(directory, chosen_round(which))
+    found = predict(trained, files, top, parse_changes(change or []))
     failed = failures(found)
     if as_json:
         print(json.dumps([as_object(p) for p in found]))
@@ -106,6 +108,10 @@ def predict_files(
             for p in found
         ]
         print_table(ReportTable(("id", "class", "note", "probability"), cells, text_columns=3))
+        if all(line.get("test_accuracy") is None for line in trained.metrics):
+            line = next((line for line in trained.metrics if line["round"] == trained.round), {})
+            estimate = estimate_in_words(line)
+            print("the accuracy of this model was not measured" + (f"; estimate {estimate}" if estimate else ""))
     if failed:
         print(f"chase: {failed}", file=sys.stderr)
         raise typer.Exit(1)

@@ -19,6 +19,7 @@ from chase.core.pools import in_words
 from chase.report.cells import NONE, number
 from chase.report.runs import RunData, is_run, read_run
 from chase.report.tables import EV_MEANS, duration, tracks_ev
+from chase.run.metrics import ESTIMATE, NOT_MEASURED, estimate_in_words
 from chase.run.record import LOCK
 from chase.settings import from_mapping
 from chase.studies.job import failure
@@ -112,12 +113,18 @@ def one_line(name: str, run: RunData, wanted: int = 0) -> str:
     done, rounds = len(run.metrics), wanted or int(run.settings.get("rounds", 0))
     text = f"{name}  round {done}/{rounds}"
     if done:
-        text += f"  accuracy {number(run.last('test_accuracy'), 1, 100)} %  {spark(run.series('test_accuracy'), 16)}"
+        shown = spark(run.series("test_accuracy"), 16)
+        text += f"  accuracy {number(run.last('test_accuracy'), 1, 100)} %  {shown}" if shown else _unmeasured(run)
     if done >= rounds or (not wanted and finished(run)):
         return text
     if not wanted and is_stopped(run):
         return f"{text}  stopped"
     return text + (f"  {duration(left(run, rounds))} left" if done else "")
+
+
+def _unmeasured(run: RunData) -> str:
+    estimate = estimate_in_words(run.metrics[-1])
+    return f"  accuracy {NOT_MEASURED}" + (f", estimate {estimate}" if estimate else "")
 
 
 WIDE = len("seconds per round")
@@ -131,6 +138,7 @@ def run_lines(run: RunData) -> list[RenderableType]:
         return [*lines, Text("no round is finished yet")]
     for title, key, digits, scale in (
         ("accuracy, %", "test_accuracy", 1, 100.0),
+        ("estimate, %", ESTIMATE, 1, 100.0),
         ("test loss", "test_loss", 3, 1.0),
         ("mean EV", "mean_ev", 2, 1.0),
         ("labels", "labels", 0, 1.0),

@@ -26,7 +26,7 @@ from chase.closed_form.sums import Sums
 from chase.core.errors import DataError, SettingsError
 from chase.core.messages import ClientUpdate, RoundOrder
 from chase.core.pools import SampleIds, is_in
-from chase.core.weights import Array, Weights, part_of, prefixed
+from chase.core.weights import Array, Arrays, Weights, part_of, prefixed
 from chase.learning.inference import logits
 from chase.learning.tracking import classes_seen, epistemic_variation
 from chase.models.net import set_weights
@@ -98,7 +98,7 @@ def contribute(
     context: ClientContext, state: ClientState, order: RoundOrder
 ) -> tuple[ClientState, dict[str, Array], Weights]:
     """The state after sending, the sums to send (none if too few are new) and the model that counts as local."""
-    state = confirmed(state, order, context.client)
+    state = confirmed(state, order.extras, context.client)
     ids, labels = state.pools.labeled, state.labels_of(state.pools.labeled)
     sent_ids, sent_labels = sent(state)
     same = _matches(ids, labels, sent_ids, sent_labels)
@@ -138,18 +138,18 @@ def left_out_scores(context: ClientContext, order: RoundOrder, ids: SampleIds, l
     return left_out(scores, labels, leverage(features, order.extras))
 
 
-def received_of(order: RoundOrder, client: int) -> int:
-    """The last round in which the server received sums of a client."""
-    received = order.extras[RECEIVED]
+def received_of(told: Arrays, client: int) -> int:
+    """The last round in which the server received sums of a client, by what it told."""
+    received = told[RECEIVED]
     return int(received[client]) if client < received.size else NEVER
 
 
-def confirmed(state: ClientState, order: RoundOrder, client: int) -> ClientState:
-    """With what the server has received; a message that did not arrive counts as not sent.
+def confirmed(state: ClientState, told: Arrays, client: int) -> ClientState:
+    """With what the server told that it has received; a message that did not arrive counts as not sent.
 
     A server that began its sums anew has nothing: all labels are new to it.
     """
-    extras, received = dict(state.extras), received_of(order, client)
+    extras, received = dict(state.extras), received_of(told, client)
     if received == NEVER:
         extras = {name: array for name, array in extras.items() if name not in ("sent_ids", "sent_labels")}
     if "pending_round" in extras:
@@ -163,6 +163,11 @@ def sent(state: ClientState) -> tuple[SampleIds, NDArray[np.int64]]:
     """Samples and labels whose sums the server has."""
     none = np.empty(0, dtype=np.int64)
     return state.extras.get("sent_ids", none), state.extras.get("sent_labels", none)
+
+
+def sent_to(state: ClientState, received: Array, client: int) -> tuple[SampleIds, NDArray[np.int64]]:
+    """Samples and labels of a client whose sums the server has, by the rounds in which it received sums."""
+    return sent(confirmed(state, {RECEIVED: received}, client))
 
 
 def sums_of(context: ClientContext, ids: SampleIds, labels: NDArray[np.int64]) -> Sums:

@@ -42,6 +42,15 @@ def leverage(features: Reals, arrays: Arrays) -> Reals:
     return np.asarray(1.0 / arrays[f"{LOO}about"][0] + ((apart @ inverse) * apart).sum(axis=1))
 
 
+def leverage_from(features: Reals, sums: Sums, ridge: float) -> Reals:
+    """The same where the sums are at hand: without the inverse, which takes longer than a few hundred samples."""
+    centred = Centred.of(sums)
+    apart = features - centred.mean
+    return np.asarray(
+        1.0 / centred.samples + (apart * cho_solve(factor(centred.scatter, ridge), apart.T).T).sum(axis=1)
+    )
+
+
 def sharpness(losses: Reals, noise: float) -> float:
     """The temperature of least loss as a share of the root of the expected squared error; the usual one without it."""
     if noise <= 0 or not np.isfinite(losses).all() or losses.shape != TEMPERATURES.shape:

@@ -58,7 +58,10 @@ def agree_classes(labels: Sequence[str | None], wanted: tuple[str, ...]) -> tupl
         return wanted
     found = {label for label in labels if label}
     if not found:
-        raise DataError("no sample has a label, so the classes are unknown: give them with the setting `classes`")
+        raise DataError(
+            "no sample has a label, so the classes are unknown: name them with the setting classes, for example "
+            "--set classes=healthy,sick (and let people label: --annotator page)"
+        )
     whole = all(label.lstrip("-").isdecimal() for label in found)
     return tuple(sorted(found, key=int) if whole else sorted(found))
 
@@ -90,7 +93,7 @@ def hold_out(labels: Labels, share: float) -> NDArray[np.bool_]:
 
 def row_keys(inputs: Inputs) -> NDArray[np.uint64]:
     """A 64-bit key a row, the same for equal rows."""
-    flat = inputs.reshape(inputs.shape[0], -1)
+    flat = inputs.reshape(inputs.shape[0], int(np.prod(inputs.shape[1:])))  # there may be no row
     if flat.dtype.kind == "f":
         flat = np.ascontiguousarray(flat, dtype=np.float32).view(np.uint32)
     odd = rng(0, "row-keys").integers(1, 2**63, size=flat.shape[1], dtype=np.uint64) * np.uint64(2) + np.uint64(1)
@@ -128,7 +131,7 @@ def assemble(
     mean: tuple[float, ...] | None = None,
     std: tuple[float, ...] | None = None,
 ) -> Decoded:
-    """A whole data set; without a test part a share of the labelled samples is held out."""
+    """A whole data set; without a test part a share of the labelled samples is held out, if any can be spared."""
     classes = agree_classes(train.labels, classes)
     names, (train_owners, test_owners) = _number_owners(train, test)
     whole = train.part(number_labels(train.labels, classes, f"{name}, training part", train.where), train_owners)
@@ -143,13 +146,8 @@ def assemble(
         if known.size < second.labels.size:
             problems += (f"{second.labels.size - known.size} test samples without a label were left out",)
             second = second.take(known)
-    if second.labels.size == 0:
-        labeled = int((whole.labels >= 0).sum())
-        raise DataError(
-            f"{name} has no labelled sample left to test on ({labeled} of {whole.labels.size} have a label): label "
-            "at least 2 samples of each class in the file, or set test_data to a file or folder of labelled samples; "
-            "a person can label the others (--annotator page)"
-        )
+    if test is not None and second.labels.size == 0:
+        raise DataError(f"no sample of the test part of {name} has a label: label it, or leave test_data out")
     if first.labels.size == 0:
         raise DataError(f"{name} has no training sample")
     twice = duplicates(first, second)

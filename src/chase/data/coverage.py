@@ -85,8 +85,10 @@ def warnings(table: Coverage, batch_size: int) -> list[str]:
     names = np.array(table.classes)
     nobody = table.held.sum(axis=0) == 0
     unlabeled = ~nobody & (table.labeled.sum(axis=0) == 0)
-    if nobody.any():
+    if nobody.any() and not table.unknown.any():
         found.append(f"no client holds any sample of: {_some(names[nobody].tolist())}")
+    elif nobody.any() and not nobody.all():  # the others may be among those that have no label yet
+        found.append(f"no sample has a label yet of: {_some(names[nobody].tolist())}")
     if unlabeled.any():
         found.append(f"no client has an initial label of: {_some(names[unlabeled].tolist())}")
     clients = np.array(table.clients)

@@ -9,13 +9,17 @@ from chase.data.assemble import sample_keys
 from chase.data.resident import DataSet
 
 MISSING_WORDS = frozenset({"nan", "na", "n/a", "null", "none", "?", "unknown"})
+NO_TEST = (
+    "there are no labelled samples to test on, so the accuracy of a model cannot be measured: give test_data, or have "
+    "people label some samples for it (--annotator page --page-client all --set test_answers=50)"
+)
 UNEVEN = 20
 """A class with this many times the samples of another is worth a word."""
 
 
-def oddities(data: DataSet) -> list[str]:
-    """One sentence per oddity."""
-    return [*_classes(data), *_twins(data), *_without_label(data)]
+def oddities(data: DataSet, people: bool = False) -> list[str]:
+    """One sentence per oddity; ``people`` label what has no label."""
+    return [*_classes(data), *_twins(data), *_without_label(data, people)]
 
 
 def _classes(data: DataSet) -> list[str]:
@@ -39,14 +43,13 @@ def _classes(data: DataSet) -> list[str]:
     return found
 
 
-def _without_label(data: DataSet) -> list[str]:
+def _without_label(data: DataSet, people: bool) -> list[str]:
     unknown, total = int((data.train_labels < 0).sum()), data.train_labels.size
     if not unknown:
         return []
-    return [
-        f"{unknown} of {total} training samples ({unknown / total:.0%}) have no label: a simulated annotator cannot "
-        "label them, a person can (--annotator page)"
-    ]
+    untested = [] if data.test_labels.size else [NO_TEST]
+    who = "" if people else ": a simulated annotator cannot label them, a person can (--annotator page)"
+    return [*untested, f"{unknown} of {total} training samples ({unknown / total:.0%}) have no label{who}"]
 
 
 def _twins(data: DataSet) -> list[str]:

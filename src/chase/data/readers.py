@@ -14,7 +14,7 @@ from chase.data.images import Images, decode
 from chase.data.options import DataOptions
 from chase.data.resident import Column
 from chase.data.table_cells import ids_as_text, image_cells, labels_as_text, owners_as_text, refuse_other_tasks
-from chase.data.tabular_files import TABLE_SUFFIXES, DataTable, read_tables
+from chase.data.tabular_files import DataTable, read_tables
 from chase.data.texts import kept_of_a_text, tokenize
 
 
@@ -140,8 +140,3 @@ def _labels(table: DataTable, options: DataOptions) -> list[str | None]:
 def pick(cells: Sequence[Any], rows: Sequence[int]) -> list[Any]:
     """The cells of these rows."""
     return [cells[row] for row in rows]
-
-
-def is_table(path: Path) -> bool:
-    """Whether a file is a table by its name."""
-    return path.suffix in TABLE_SUFFIXES

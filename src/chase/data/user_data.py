@@ -88,11 +88,12 @@ def _one_part(path: Path) -> PartFiles:
 
 def _tables_in(folder: Path) -> dict[str, tuple[Path, ...]]:
     """The files of each part, in order; of several kinds of files the first kind counts."""
+    inside = sorted(file for file in folder.iterdir() if is_table_name(file)) if folder.is_dir() else []
     for suffix in TABLE_SUFFIXES:
         found: dict[str, list[Path]] = {}
-        for file in sorted(folder.glob(f"*{suffix}")):
-            named = SHARD.fullmatch(file.stem)
-            if named:
+        for file in inside:
+            named = SHARD.fullmatch(file.stem.lower())
+            if named and file.suffix.lower() == suffix:
                 found.setdefault(named[1], []).append(file)
         if found:
             return {part: tuple(files) for part, files in found.items()}

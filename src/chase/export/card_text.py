@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from chase.export.trained import Trained
+from chase.run.metrics import ESTIMATE_MEANS, estimate_in_words
 
 TO_FILL = "*(to be filled in by those who release the model)*"
 
@@ -74,6 +75,8 @@ def _share(value: float | None) -> str:
 
 def _quality(trained: Trained, line: Mapping[str, Any]) -> str:
     if line.get("test_accuracy") is None:
+        if all(one.get("test_accuracy") is None for one in trained.metrics):
+            return _not_measured(line)
         return "Not evaluated after this round."
     whole = _read(trained.path / "confusion.json")
     if whole.get("round") == trained.round and whole.get("quality"):
@@ -87,6 +90,13 @@ def _quality(trained: Trained, line: Mapping[str, Any]) -> str:
             for name, value in zip(trained.card.classes, by_class, strict=False)
         ]
     return "\n".join(said)
+
+
+def _not_measured(line: Mapping[str, Any]) -> str:
+    """What is known of a model that was never tested."""
+    estimate = estimate_in_words(line)
+    said = ["Not measured: there was no test set."]
+    return "\n\n".join([*said, f"Estimated accuracy: {estimate}.", ESTIMATE_MEANS] if estimate else said)
 
 
 def _full_quality(found: Mapping[str, Any]) -> str:

@@ -19,7 +19,7 @@ from chase.data.resident import coded_rows
 from chase.models.card import ModelCard
 from chase.models.net import set_weights
 from chase.run.checkpoint import Checkpoint
-from chase.run.metrics import BEST, best_round
+from chase.run.metrics import BEST, best_round, main_value
 from chase.run.record import NO_EFFECT, Record
 from chase.server.server import model_of
 
@@ -118,10 +118,17 @@ def read_trained(path: Path, which: Which = "last") -> Trained:
     net = build_model(card.net, record.settings.seed)
     round, arrays = manifest.round, checkpoint.read_arrays(manifest.server)
     if which == "best":
+        if all(main_value(line, record.settings.main_metric) is None for line in record.metrics):
+            raise RunDirectoryError(f"no round of {path} was measured, so none is the best: use --which last")
         round = best_round(record.metrics[: manifest.round], record.settings.main_metric)
         if round != manifest.round:
             arrays = read_best(path, round)
     weights = model_of(arrays)
+    if record.settings.learner == "closed-form" and not weights["head.weight"].any():
+        raise RunDirectoryError(
+            f"the model of {path} has learnt nothing yet: it needs labels of two classes; continue with "
+            f"`chase resume {path}`"
+        )
     set_weights(net, weights)
     model = WithInput(net, card).eval()
     return Trained(path, card, weights, round, model, record.settings.model_dump(), record.metrics)

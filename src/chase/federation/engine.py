@@ -44,7 +44,7 @@ from chase.simulation.world import load_data
 from chase.site.contract import HEADER, Contract, contract_of
 
 LOCAL = frozenset({"init_weights", "engine", "ray_address", "workers", "device", "log_to"})
-LOCAL |= {"annotator", "page_client", "wait"}
+LOCAL |= {"annotator", "page_client", "wait", "test_answers"}
 LOCAL |= DataSettings.model_fields.keys()
 """Settings that are each side's own business and are not sent."""
 

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from chase.report import plots, tables
-from chase.report.cells import NONE, Number, number
+from chase.report.cells import Number, number
 from chase.report.markup import Markup, html_figure, html_table, markup
+from chase.report.measured import has_estimate
 from chase.report.notes import run_notes
 from chase.report.runs import (
     Clock,
@@ -27,6 +28,7 @@ from chase.report.runs import (
     metric,
 )
 from chase.report.style import POOLS, Fill, Look
+from chase.run.metrics import ESTIMATE, ESTIMATE_MEANS, NOT_MEASURED, estimate_in_words
 
 MANY_CLASSES = 20
 MANY_CLIENTS = 40
@@ -112,7 +114,9 @@ def _card(place: int, method: MethodRuns, time: Clock) -> dict[str, object]:
         "colour": Look.named(method.label, place).colour,
         "label": method.label,
         "metric": main_name(main),
-        "value": number(float(found.mean()), 1) if found.size else NONE,
+        "value": number(float(found.mean()), 1) if found.size else NOT_MEASURED,
+        "unit": "%" if found.size else "",
+        "estimate": "" if found.size else _estimate(method),
         "spread": spread,
         "rounds": max(len(run.metrics) for run in method.runs),
         "labels": number(float(method.last("labels").mean()), 0),
@@ -121,12 +125,32 @@ def _card(place: int, method: MethodRuns, time: Clock) -> dict[str, object]:
     }
 
 
+def _estimate(method: MethodRuns) -> str:
+    """What stands below "not measured"."""
+    found = [estimate_in_words(run.metrics[-1]) for run in method.runs if run.metrics]
+    return "; ".join(f"estimate {words}" for words in found if words)
+
+
+def _estimate_figure(methods: Sequence[MethodRuns]) -> list[Markup]:
+    """The estimate over labels, where nothing was measured."""
+    some = [method for method in methods if any(map(has_estimate, method.runs))]
+    if not some:
+        return []
+    axes = ("labels given by people", "estimated accuracy (%)")
+    return [
+        line_figure(
+            some, "Estimate over labels", axes, metric("labels"), lambda run: 100 * run.series(ESTIMATE), ESTIMATE_MEANS
+        )
+    ]
+
+
 def accuracy_section(methods: Sequence[MethodRuns]) -> Section | None:
     """Accuracy against rounds, labels and seconds."""
     axis, time = "test accuracy (%)", clock(methods)
     main = main_metric(methods)
     figures = [
         *_main_figure(methods, main),
+        *_estimate_figure(methods),
         line_figure(
             methods, "Accuracy over rounds", ("round", axis), round_numbers, accuracy, plots.says_spread(methods)
         ),

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from chase.report.cells import NONE, Cell, mean_and_range, number
+from chase.report.measured import is_measured
 from chase.report.runs import (
     NOT_THE_METHOD,
     WALL,
@@ -24,7 +25,7 @@ from chase.report.runs import (
     main_metric,
     main_name,
 )
-from chase.run.metrics import main_value
+from chase.run.metrics import ESTIMATE, NOT_MEASURED, main_value
 
 
 @dataclass(frozen=True)
@@ -107,7 +108,7 @@ def brief(table: ReportTable, columns: Sequence[str] = BRIEF) -> ReportTable:
 
 
 def _summary_row(method: MethodRuns, time: Clock) -> list[Cell]:
-    rounds = sorted({len(run.metrics) for run in method.runs})
+    rounds, measured = sorted({len(run.metrics) for run in method.runs}), any(map(is_measured, method.runs))
 
     def per_round(key: str) -> Numbers:
         return np.array([run.series(key).mean() for run in method.runs])
@@ -116,7 +117,7 @@ def _summary_row(method: MethodRuns, time: Clock) -> list[Cell]:
         method.label,
         len(method.runs),
         f"{rounds[0]}–{rounds[-1]}" if len(rounds) > 1 else rounds[0],
-        mean_and_range(method.last("test_accuracy"), 1, 100),
+        mean_and_range(method.last("test_accuracy"), 1, 100) if measured else NOT_MEASURED,
         mean_and_range(method.last("macro_f1"), 1, 100),
         mean_and_range(method.last("test_loss"), 3),
         mean_and_range(method.last("labels"), 0),
@@ -172,7 +173,23 @@ def round_by_round(run: RunData, most: int = 8, title: str = "") -> ReportTable:
         columns.insert(1, f"{main_name(main)}, %")
         for row, line in zip(rows, shown, strict=True):
             row.insert(1, number(as_number(main_value(line, main)), 1, 100))
+    if not is_measured(run):
+        columns, rows = _without_accuracy(columns, rows, shown)
     return ReportTable(columns, rows, title, text_columns=0)
+
+
+def _without_accuracy(
+    columns: list[str], rows: list[list[Cell]], lines: Sequence[Values]
+) -> tuple[list[str], list[list[Cell]]]:
+    """The table of a run without a test set: no accuracy and no loss, but the estimate, where there is one."""
+    places = [columns.index("accuracy, %"), columns.index("loss")]
+    names: list[str] = ["accuracy", "estimate, %"]
+    cells: list[list[Cell]] = [[NOT_MEASURED, number(as_number(line.get(ESTIMATE)), 1, 100)] for line in lines]
+    kept = [place for place in range(1, len(columns)) if place not in places]
+    return (
+        [columns[0], *names, *(columns[place] for place in kept)],
+        [[row[0], *some, *(row[place] for place in kept)] for row, some in zip(rows, cells, strict=True)],
+    )
 
 
 EV_MEANS = "EV (epistemic variation): how often the predicted class of a sample changed between epochs of training."

@@ -27,8 +27,10 @@ class Allotment:
         self._total, self._counts = total_budget, counts
         self._reserved: dict[ClientId, int] = {}
 
-    def limit(self, orders: Mapping[ClientId, RoundOrder]) -> Mapping[ClientId, RoundOrder]:
-        """The orders with the number that each client may ask for; as they are without a total budget."""
+    def limit(self, orders: Mapping[ClientId, RoundOrder], none: bool = False) -> Mapping[ClientId, RoundOrder]:
+        """The orders with the number that each client may ask for, ``none`` at all or as many as the total allows."""
+        if none:
+            return _with(orders, {})
         if not self._total or not orders:
             return orders
         round = next(iter(orders.values())).round
@@ -36,10 +38,14 @@ class Allotment:
         shares = share_out(left, list(orders), round)
         for client, share in shares.items():
             self._reserved[client] = max(share, self._reserved.get(client, 0))
-        limited = {id(order): replace(order, allowances=shares) for order in orders.values()}  # engines share orders
-        return {client: limited[id(order)] for client, order in orders.items()}
+        return _with(orders, shares)
 
     def answered(self, updates: Sequence[ClientUpdate]) -> None:
         """These clients have taken their turn: what they asked for is in the counts now."""
         for client in (client for update in updates for client in update.joint or (update.client,)):
             self._reserved.pop(client, None)
+
+
+def _with(orders: Mapping[ClientId, RoundOrder], shares: Mapping[ClientId, int]) -> dict[ClientId, RoundOrder]:
+    limited = {id(order): replace(order, allowances=shares) for order in orders.values()}  # engines share orders
+    return {client: limited[id(order)] for client, order in orders.items()}

@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from chase.client import spec
+from chase.closed_form.model import ClosedFormNet
 from chase.core.caller import one_thread
-from chase.core.errors import CheckpointError, RunDirectoryError
+from chase.core.errors import CheckpointError, RunDirectoryError, SettingsError
 from chase.core.files import write_atomically
 from chase.data.coverage import Coverage, warnings
 from chase.data.oddities import oddities
@@ -21,18 +22,22 @@ from chase.models.card import ModelCard
 from chase.models.catalog import NetSpec
 from chase.run import data_check
 from chase.run.checkpoint import Checkpoint
+from chase.run.engine import Engine
+from chase.run.estimate import NO_ESTIMATE, LeaveOneOut
 from chase.run.loggers import Loggers, need_loggers
-from chase.run.loop import restore, run_rounds
+from chase.run.loop import Restored, restore, run_rounds
 from chase.run.metrics import Metrics
 from chase.run.record import Record
 from chase.run.scoring import Evaluation, TestSet
+from chase.server.closed_form import ClosedFormServer
 from chase.server.server import new_start
 from chase.settings import Settings
 from chase.simulation.engines import check_engine, make_engine
-from chase.simulation.page_client import open_home
+from chase.simulation.page_client import answers_to, open_home
 from chase.simulation.rehearsal import rehearse
 from chase.simulation.world import (
     World,
+    answer_rows,
     check_labels,
     count_coverage,
     left_out,
@@ -62,6 +67,15 @@ def check_same_data(record: Record, data: DataSet, parts: Parts) -> None:
     if not same:
         raise RunDirectoryError(
             f"the data '{data.name}' is not what it was when {record.path} began: restore it, or start a new run"
+        )
+
+
+def check_keeps(settings: Settings, data: DataSet) -> None:
+    """Refuse to keep a best model where none can be found; that it is kept by default does not matter."""
+    if "keep_best" in settings.model_fields_set and settings.keep_best and not (len(data.test)):
+        raise SettingsError(
+            f"keep_best = true, but '{data.name}' has no labelled samples to measure on, so no round is the best: give "
+            "test_data, have people label some for it (--set test_answers=50), or leave it out"
         )
 
 
@@ -103,6 +117,7 @@ class Experiment:
         data = load_data(settings)
         settings = with_all_owners(settings, data)
         check_labels(settings, data)
+        check_keeps(settings, data)
         parts = split_among_clients(settings, data)
         table = count_coverage(settings, data, parts)
         start = new_start(net_spec(settings, data), settings)
@@ -113,7 +128,7 @@ class Experiment:
         write_atomically(out / "coverage.json", json.dumps(table.to_json()).encode())
         notes = [
             *data.problems,
-            *(oddities(data) if data.train_names is not None else ()),
+            *(oddities(data, settings.annotator == "page") if data.train_names is not None else ()),
             *left_out(settings, data, parts),
             *warnings(table, settings.batch_size),
             *shortages(settings, table),
@@ -157,17 +172,35 @@ class Experiment:
         with self.record.held(), one_thread():
             return self._run(on_round)
 
+    def _evaluation(self, engine: Engine, saved: Restored, home: Home | None) -> Evaluation:
+        """How the model is scored: on the test set, on answers of people, or by an estimate from the labels."""
+        data, settings = self.data, self.record.settings
+        whole = TestSet(
+            engine.test_logits, data.test_labels, data.num_classes, data.classes, settings.main_metric == "auc"
+        )
+        if home is not None:
+            rows = answer_rows(settings, data)
+            return Evaluation(settings, lambda: whole.where(answers_to(home, rows)))
+        if len(data.test):
+            return Evaluation(settings, whole)
+        net, server = self.world().net(), saved.server
+        if not isinstance(net, ClosedFormNet) or not isinstance(server, ClosedFormServer):
+            return Evaluation(settings, None, lambda weights: NO_ESTIMATE)
+        return Evaluation(settings, None, LeaveOneOut(server, saved.checkpoint, net, data.train, settings.clients))
+
     def _run(self, on_round: Callable[[Metrics], None]) -> list[Metrics]:
         record, data, settings = self.record, self.data, self.record.settings
         saved = restore(record, net_spec(settings, data))
         self.notes += [f"{problem}; continuing from the previous checkpoint" for problem in saved.problems]
         engine = make_engine(self.world(), saved.checkpoint)
-        about = (data.test_labels, data.num_classes, data.classes, settings.main_metric == "auc")
-        evaluate = Evaluation(settings, TestSet(engine.test_logits, *about))
+        home = self.open_home() if settings.test_answers else None
+        evaluate = self._evaluation(engine, saved, home)
         try:
             with Loggers(record, self.notes) as loggers:
                 return run_rounds(engine, saved.server, evaluate, record, saved.checkpoint, loggers, on_round)
         finally:
             engine.close()
-            self.notes += saved.server.notes + engine.notes
+            if home is not None:
+                home.close()
+            self.notes += [note for note in saved.server.notes if note not in saved.server.outdated] + engine.notes
             record.add_notes(self.notes)

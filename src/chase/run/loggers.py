@@ -27,7 +27,17 @@ from chase.core.files import write_atomically
 from chase.run.record import Record, resume_command
 from chase.settings import LOGGERS, Settings
 
-PLAIN = ("test_accuracy", "test_loss", "macro_f1", "labels", "inferences", "inferred_samples", "mean_ev", "seconds")
+PLAIN = (
+    "test_accuracy",
+    "test_loss",
+    "macro_f1",
+    "estimated_accuracy",
+    "labels",
+    "inferences",
+    "inferred_samples",
+    "mean_ev",
+    "seconds",
+)
 EXPERIMENT = "chase"
 
 Metrics = Mapping[str, Any]

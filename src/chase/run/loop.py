@@ -6,6 +6,7 @@ What differs between them is the engine (who takes the turns) and the evaluation
 from __future__ import annotations
 
 import json
+import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -23,7 +24,17 @@ from chase.run.checkpoint import Checkpoint
 from chase.run.client_counts import ClientCounts
 from chase.run.engine import Engine
 from chase.run.loggers import Loggers
-from chase.run.metrics import BEST, Metrics, asked_classes, best_round, leave_out, round_metrics, seconds, stop_reason
+from chase.run.metrics import (
+    BEST,
+    Metrics,
+    asked_classes,
+    best_round,
+    leave_out,
+    main_value,
+    round_metrics,
+    seconds,
+    stop_reason,
+)
 from chase.run.record import Record
 from chase.run.scoring import Evaluation
 from chase.server.closed_form import make_server
@@ -51,7 +62,7 @@ def run_rounds(
         if stop_reason(settings, past[-1:]):
             break
         start, used, watch = time.perf_counter(), processor_seconds(engine), Stopwatch()
-        orders = allotment.limit(server.orders(round))
+        orders = allotment.limit(server.orders(round), none=asks_nothing(record, round))
         with watch.phase("clients"):
             result = engine.run_round(orders)
         with watch.phase("aggregate"):
@@ -68,7 +79,8 @@ def run_rounds(
         metrics |= seconds(result.updates, watch, start)
         metrics["seconds_processor"] = processor_seconds(engine) - used
         record.append(metrics, result.journal)
-        if settings.keep_best and best_round([*past, metrics], settings.main_metric) == round:
+        measured = main_value(metrics, settings.main_metric) is not None
+        if settings.keep_best and measured and best_round([*past, metrics], settings.main_metric) == round:
             write_atomically(record.path / BEST, to_bytes({**server.to_arrays(), "round": np.array([round])}))
         checkpoint.commit(round, server.to_arrays())
         past.append(metrics)
@@ -79,6 +91,12 @@ def run_rounds(
         body = {"round": past[-1]["round"], "matrix": matrix, "quality": evaluate.quality(server.weights)}
         write_atomically(record.path / "confusion.json", json.dumps(body).encode())
     return past
+
+
+def asks_nothing(record: Record, round: int) -> bool:
+    """Whether no client asks in a round: in the last one where rounds wait for people, whose answers it would lose."""
+    last = round == record.settings.rounds
+    return last and record.kind == "simulation" and record.settings.waits == math.inf
 
 
 def prepare(engine: Engine, server: Server) -> None:

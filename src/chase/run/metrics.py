@@ -18,11 +18,24 @@ BEST = "best.safetensors"
 """The model of the best round so far."""
 
 
+ESTIMATE, ESTIMATED_ON = "estimated_accuracy", "estimated_on"
+"""In a line of a run without a test set: the share of labels that a model predicts which has not seen them, and of how
+many (``run.estimate``); None and 0 where there is no estimate."""
+
+
 MAIN_KEYS = {"accuracy": "test_accuracy", "macro-f1": "macro_f1", "balanced-accuracy": "per_class", "auc": "auc"}
 """What a line of metrics has the values of ``main_metric`` under."""
 
 MAIN_NAMES = {"accuracy": "accuracy", "balanced-accuracy": "balanced accuracy", "macro-f1": "macro-F1", "auc": "AUC"}
 """What the values of the setting ``main_metric`` are called in text."""
+
+
+NOT_MEASURED = "not measured"
+ESTIMATE_MEANS = (
+    "Estimate: each label given so far against a model that has not seen it (leave-one-out). Most samples were chosen "
+    "because the model was unsure of them, so it is usually lower than the accuracy on all samples. It is not a "
+    "measurement: for one, give test_data, or let people label some samples for it (test_answers)."
+)
 
 
 def main_value(metrics: Mapping[str, Any], main: str = "accuracy") -> float | None:
@@ -111,3 +124,19 @@ def seconds(updates: Sequence[ClientUpdate], watch: Stopwatch, start: float) -> 
                 phases[key.removeprefix("seconds_")] = phases.get(key.removeprefix("seconds_"), 0.0) + value
     phases |= {phase: watch.seconds[phase] for phase in ("clients", "aggregate", "evaluate")}
     return {"seconds": time.perf_counter() - start, "seconds_by_phase": phases}
+
+
+def estimate_in_words(line: Mapping[str, Any]) -> str:
+    """``81.2 % (leave-one-out, 120 labels)``; empty where there is no estimate."""
+    value = line.get(ESTIMATE)
+    return "" if value is None else f"{100 * value:.1f} % (leave-one-out, {line[ESTIMATED_ON]} labels)"
+
+
+def accuracy_in_words(line: Mapping[str, Any]) -> str:
+    """The accuracy after a round, in a few words."""
+    if line["test_accuracy"] is not None:
+        return f"accuracy {100 * line['test_accuracy']:.1f} %"
+    if ESTIMATE not in line:
+        return "accuracy -"  # a round that is not evaluated
+    estimate = estimate_in_words(line)
+    return f"accuracy {NOT_MEASURED}" + (f", estimate {estimate}" if estimate else "")

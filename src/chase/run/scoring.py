@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -33,6 +33,14 @@ class TestSet:
     areas: bool = False
     """Whether every evaluation also measures the area under the ROC curve, which takes longer than the rest."""
 
+    def where(self, labels: NDArray[np.int64]) -> TestSet | None:
+        """The samples whose label is known by now (-1 = not yet), with these labels; None without any."""
+        known = np.flatnonzero(labels >= 0)
+        if known.size == 0:
+            return None
+        rows = torch.from_numpy(known)
+        return replace(self, outputs=lambda weights: self.outputs(weights)[rows], labels=labels[known])
+
     def quality(self, weights: Weights) -> Metrics:
         """Everything that the outputs tell, see ``server.quality``."""
         probabilities = torch.softmax(self.outputs(weights).double(), dim=1).numpy()
@@ -55,7 +63,8 @@ class Evaluation:
     """Scores the global model, or each isolated one, every ``eval_every`` rounds and whenever the run may end."""
 
     settings: Settings
-    test: TestSet | None
+    test: TestSet | Callable[[], TestSet | None] | None
+    """The test set, or what gives it as far as it is known by now."""
     elsewhere: Callable[[Weights], Metrics] | None = None
     """Scores from other sources, such as the sites' held-out parts."""
 
@@ -71,8 +80,12 @@ class Evaluation:
         return self._scores(weights) if due else dict.fromkeys(SCORE_NAMES)
 
     def _scores(self, weights: Weights) -> Metrics:
-        found: Metrics = dict.fromkeys(SCORE_NAMES) if self.test is None else self.test.scores(weights)
+        test = self._known_test()
+        found: Metrics = dict.fromkeys(SCORE_NAMES) if test is None else test.scores(weights)
         return found if self.elsewhere is None else found | self.elsewhere(weights)
+
+    def _known_test(self) -> TestSet | None:
+        return self.test if self.test is None or isinstance(self.test, TestSet) else self.test()
 
     def _isolated(self, due: bool, start: Weights, updates: Sequence[ClientUpdate], past: list[Metrics]) -> Metrics:
         """The mean over the clients' own models; one that has not trained yet has the starting weights."""
@@ -87,10 +100,10 @@ class Evaluation:
 
     def quality(self, weights: Weights) -> Metrics | None:
         """How good the last global model is in every respect, where there is a test set."""
-        return None if self.test is None or self.settings.form == "isolated" else self.test.quality(weights)
+        test = self._known_test()
+        return None if test is None or self.settings.form == "isolated" else test.quality(weights)
 
     def confusion(self, weights: Weights) -> list[list[int]] | None:
         """What the last global model takes each class for, where there is a test set; isolated clients have no such."""
-        if self.test is None or self.settings.form == "isolated":
-            return None
-        return self.test.confusion(weights)
+        test = self._known_test()
+        return None if test is None or self.settings.form == "isolated" else test.confusion(weights)

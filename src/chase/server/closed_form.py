@@ -6,12 +6,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from chase.client.contribute import FIT, NEVER, PREPARE, RECEIVED, SUM, sum_shapes
 from chase.client.solved_head import HEAD_SUM, SOLVED
 from chase.closed_form.calibration import SHARPNESS, TEMPERATURES
-from chase.closed_form.feature_map import add, byte_params, least_ridge
-from chase.closed_form.leave_one_out import LOO, LOSSES, sharpness, system
+from chase.closed_form.feature_map import Reals, add, byte_params, least_ridge
+from chase.closed_form.leave_one_out import LOO, LOSSES, leverage_from, sharpness, system
 from chase.closed_form.model import ClosedFormNet, build_model
 from chase.closed_form.sums import Sums
 from chase.core.errors import SettingsError, UpdateError
@@ -58,6 +59,20 @@ class ClosedFormServer(Server):
     def preparation(self) -> range:
         """Rounds before the first, in which features are fitted."""
         return range(1 - self._map.steps, 1)
+
+    @property
+    def received(self) -> NDArray[np.int64]:
+        """The last round in which each client's sums arrived."""
+        return self._received
+
+    @property
+    def temperature(self) -> float:
+        """What scores were divided by in the last head; 0 before one was solved."""
+        return float(self._solved[1])
+
+    def leverage(self, features: Reals) -> Reals:
+        """How much each of these labelled samples (samples, width) decides its own score by the last head."""
+        return leverage_from(features, Sums.from_arrays(self._sums), float(self._solved[0]))
 
     def orders(self, round: int) -> dict[ClientId, RoundOrder]:
         """In preparation everybody sums; later an order also says whose sums arrived."""
@@ -144,7 +159,9 @@ class ClosedFormServer(Server):
         except (NotEnough, UpdateError) as error:  # more labels may solve it: the head before stays
             if str(error) not in self.notes:
                 self.notes.append(str(error))
+            self.outdated.discard(str(error))
             return
+        self.outdated = set(self.notes)  # all of them say that there was no head
         self.facts = found.facts
         self._solved[:3] = found.facts["ridge"], found.facts["temperature"], found.noise
         self.weights = {**self.weights, **found.weights}

@@ -152,6 +152,8 @@ class Server:
         """Numbers of the last model that belong in the metrics."""
         self.notes: list[str] = []
         """What the user should know of the averages so far."""
+        self.outdated: set[str] = set()
+        """Notes that no longer hold, such as that there are too few labels."""
         self.refused: dict[ClientId, str] = {}
         """Clients whose part of the last round was left out by the server, and why."""
         self._plan = ServerPlan(

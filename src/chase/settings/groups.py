@@ -239,7 +239,18 @@ class AnnotatorSettings(SettingsGroup):
         description="closed-form: on the labelling page, re-rank the waiting questions after each answer; for strategy "
         "= " + ", ".join(LIVE),
     )
-    wait: float = Field(0.0, ge=0, description="seconds that a round waits for that person's answers")
+    wait: float | None = Field(
+        None,
+        ge=0,
+        description="seconds that a round waits for that person's answers; unset = without limit where people are the "
+        "only annotators (one client, or page_client = all), else 0",
+    )
+    test_answers: int = Field(
+        0,
+        ge=0,
+        description="for annotator = page with page_client = all: samples that are drawn at random before the first "
+        "round, are asked first and never trained with; the answers measure the model where there is no test set",
+    )
     patience: int = Field(0, ge=0, description="turns until an unanswered sample returns (0 = never)")
 
     @field_validator("page_client", mode="before")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from pydantic import model_validator
@@ -15,7 +16,7 @@ from chase.core.text import split_list
 from chase.data.options import DataOptions
 from chase.data.texts import Tokens
 from chase.server.aggregation import find_server
-from chase.settings.choices import FEATURES, LOGGERS, NAMED, RECOMMENDATION, RECOMMENDED
+from chase.settings.choices import ALL_CLIENTS, FEATURES, LOGGERS, NAMED, RECOMMENDATION, RECOMMENDED
 from chase.settings.groups import (
     AnnotatorSettings,
     ClientSettings,
@@ -124,6 +125,11 @@ class Settings(  # the last group first: pydantic collects the fields of the las
             raise SettingsError(
                 f"page_client = {self.page_client}, but clients are numbered 0 to {self.clients - 1}: choose one"
             )
+        if self.test_answers and not (self.annotator == "page" and self.page_client == ALL_CLIENTS):
+            raise SettingsError(
+                f"test_answers = {self.test_answers} keeps answers of people apart to measure on, so people must label "
+                "for all clients: use --annotator page --page-client all, or leave it out"
+            )
         if self.local_epochs < 2 and (self.tracks_ev or self.observe_ev):
             why = "strategy" if "label_changes" in self.needs else "freeze, align, track_ev or observe_ev"
             raise SettingsError(
@@ -222,6 +228,18 @@ class Settings(  # the last group first: pydantic collects the fields of the las
             return self.tokens
         hashes = self.learner == "closed-form" and self.features in ("auto", "hashed-text")
         return "bytes" if hashes or self.strategy == RECOMMENDED else "words"
+
+    @property
+    def people_only(self) -> bool:
+        """Whether people are the only annotators: no client is simulated beside them."""
+        return self.annotator == "page" and (self.page_client == ALL_CLIENTS or self.clients == 1)
+
+    @property
+    def waits(self) -> float:
+        """Seconds that a round waits for answers of people; infinite where they are the only annotators."""
+        if self.wait is not None:
+            return self.wait
+        return math.inf if self.people_only else 0.0
 
     @property
     def aligns(self) -> bool:

@@ -5,16 +5,22 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
+from chase.annotation.annotator import Question
 from chase.core.errors import LabelError
 from chase.core.messages import ClientId
+from chase.core.pools import SampleIds
 from chase.data.resident import DataSet
 from chase.data.texts import LETTERS
 from chase.home.home import Home, HomeCard
 from chase.home.originals import ORIGINALS, keep_files, keep_texts
 from chase.settings import ALL_CLIENTS, Settings
 from chase.simulation.clients import HOME
-from chase.simulation.world import World, owner_names
+from chase.simulation.world import World, answer_rows, owner_names
+
+TO_MEASURE = "drawn to measure"
+"""Named in the place of a strategy by questions whose answers are never trained with."""
 
 
 def open_home(run: Path, world: World, data: DataSet, client: ClientId) -> Home:
@@ -23,11 +29,12 @@ def open_home(run: Path, world: World, data: DataSet, client: ClientId) -> Home:
     if (path / "client.json").exists():
         return Home(path)
     members = range(world.settings.clients) if client == ALL_CLIENTS else [client]
-    ids = np.unique(np.concatenate([world.parts[member] for member in members]))
-    texts = data.train_texts
+    to_measure = answer_rows(world.settings, data)
+    ids = np.unique(np.concatenate([to_measure, *(world.parts[member] for member in members)]))
+    texts, whose = data.train_texts, f"{data.name}, {who_labels(world.settings, data)}"
     card = HomeCard(
         client=client,
-        name=f"{data.name}, {who_labels(world.settings, data)}",
+        name=data.name if world.settings.people_only and world.settings.clients == 1 else whose,
         classes=data.classes,
         kind=data.train.kind,
         alphabet=alphabet(data),
@@ -51,7 +58,16 @@ def open_home(run: Path, world: World, data: DataSet, client: ClientId) -> Home:
         keep_texts(path, names, [texts[row] for row in ids.tolist()])
     if names is not None and data.train_files is not None:
         keep_files(path, names, [data.train_files[row] for row in ids.tolist()])
-    return Home.create(path, card, ids, inputs, names, initial)
+    home = Home.create(path, card, ids, inputs, names, initial)
+    home.inbox.file([Question(sample, 0, 0, TO_MEASURE, 0) for sample in to_measure.tolist()])
+    return home
+
+
+def answers_to(home: Home, rows: SampleIds) -> NDArray[np.int64]:
+    """The classes that people gave to these samples by now; -1 where nobody has, or nobody can tell."""
+    said = {line["sample"]: line["label"] for line in home.ledger.labels()}
+    found = [said.get(row) for row in rows.tolist()]
+    return np.array([-1 if label is None else label for label in found], dtype=np.int64)
 
 
 def who_labels(settings: Settings, data: DataSet) -> str:

@@ -45,7 +45,7 @@ def own_values(path: str, changes: Mapping[str, Any]) -> dict[str, Any]:
     values = reading_values(path, changes)
     chosen = from_mapping(values | _known(changes))
     data = sources.load(path, chosen.data_dir, chosen.data_options)
-    return values | for_data(data)
+    return values | (for_people(data) if chosen.annotator == "page" else for_data(data))
 
 
 def reading_values(path: str, changes: Mapping[str, Any]) -> dict[str, Any]:
@@ -76,6 +76,15 @@ def for_data(data: DataSet) -> dict[str, Any]:
     share = min(MOST_INITIAL, max(0.02, 2 * data.num_classes * values["clients"] / max(1, labeled)))
     values["initial_labels"] = round(share, 3)
     return values
+
+
+def for_people(data: DataSet) -> dict[str, Any]:
+    """The same where people label: what has no label is for them, and no known label is kept from training."""
+    values = for_data(data)
+    if (data.train_labels >= 0).all():
+        return values  # a rehearsal: one client is theirs, the others are simulated
+    values |= {"page_client": "all", "initial_labels": 1.0}
+    return values | ({} if values["partition"] == "natural" else {"clients": 1})
 
 
 def _clients(data: DataSet, labeled: int) -> dict[str, Any]:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from torch import nn
 
@@ -88,6 +89,9 @@ def split_among_clients(settings: Settings, data: DataSet) -> Parts:
     known = data.train_labels >= 0
     if not known.all() and (settings.annotator == "page" or settings.unlabeled == "leave-out"):
         found = [part[known[part]] if is_simulated(settings, c) else part for c, part in enumerate(found)]
+    kept_apart = answer_rows(settings, data)
+    if kept_apart.size:
+        found = [part[~np.isin(part, kept_apart)] for part in found]
     parts = Parts.of(found)
     empty = np.flatnonzero(parts.sizes == 0)
     if empty.size:
@@ -127,11 +131,13 @@ def is_simulated(settings: Settings, client: ClientId) -> bool:
 
 def left_out(settings: Settings, data: DataSet, parts: Sequence[SampleIds]) -> list[str]:
     """How many samples no client holds because nobody could label them."""
-    unknown = int((data.train_labels < 0).sum())
+    unknown, apart = int((data.train_labels < 0).sum()), settings.test_answers
     held = int(sum((data.train_labels[part] < 0).sum() for part in parts))
-    if unknown == held:
-        return []
-    return [f"{unknown - held} samples without a label are left out: a simulated annotator could not label them"]
+    said = [f"{apart} samples, drawn at random, are asked first and only measure the model"] if apart else []
+    if unknown == held + apart:
+        return said
+    gone = unknown - held - apart
+    return [*said, f"{gone} samples without a label are left out: a simulated annotator could not label them"]
 
 
 def load_data(settings: Settings) -> DataSet:
@@ -139,12 +145,66 @@ def load_data(settings: Settings) -> DataSet:
     data = sources.load(settings.data, settings.data_dir, settings.data_options)
     if settings.augment and data.train.kind != "image":
         raise SettingsError(f"augment = true, but '{data.name}' has texts; crops and flips are for images")
+    check_tested(settings, data)
+    if len(data.test) == 0:
+        return tested_by_answers(settings, data) if settings.test_answers else data
     rows = np.arange(len(data.test))
     if settings.partition == "natural" and data.test_groups is not None:
         rows = rows[np.isin(data.test_groups, owners_of(settings, data))]
     if settings.test_limit and rows.size > settings.test_limit:
         rows = np.sort(rng(settings.seed, "test-limit").choice(rows, size=settings.test_limit, replace=False))
     return data if rows.size == len(data.test) else data.tested_on(rows)
+
+
+def check_tested(settings: Settings, data: DataSet) -> None:
+    """Whether there is a test set where one is needed: people may label without one, nobody can be simulated so."""
+    if len(data.test):
+        if settings.test_answers:
+            raise SettingsError(
+                f"test_answers = {settings.test_answers}, but '{data.name}' has a test part of {len(data.test)} "
+                "samples to measure on: leave test_answers out"
+            )
+        return
+    labeled = int((data.train_labels >= 0).sum())
+    if settings.annotator in ("oracle", "team"):
+        raise DataError(
+            f"{data.name} has no labelled sample left to test on ({labeled} of {data.train_labels.size} have a label): "
+            "have people label with --annotator page, label at least 2 samples of each class in the file, or set "
+            "test_data to a file or folder of labelled samples"
+        )
+    measures = {
+        f"target = {settings.target}": settings.target > 0,
+        f"main_metric = {settings.main_metric}": settings.main_metric != "accuracy",
+        f"test_limit = {settings.test_limit}": settings.test_limit > 0,
+        f"form = {settings.form}": settings.form == "isolated",
+    }
+    wrong = [said for said, given in measures.items() if given and not settings.test_answers]
+    if wrong:
+        raise SettingsError(
+            f"{wrong[0]} needs labelled samples to measure on, and '{data.name}' has none to spare: give test_data, "
+            "have people label some for it (--set test_answers=50), or leave it out"
+        )
+
+
+def answer_rows(settings: Settings, data: DataSet) -> SampleIds:
+    """The training rows that people label to measure with (``test_answers``): drawn before anything is learnt."""
+    if not settings.test_answers:
+        return np.empty(0, dtype=np.int64)
+    free = np.flatnonzero(data.train_labels < 0)
+    if settings.test_answers >= free.size:
+        raise SettingsError(
+            f"test_answers = {settings.test_answers}, but '{data.name}' has only {free.size} samples without a label: "
+            "leave some to learn from"
+        )
+    draw = rng(settings.seed, "test-answers").choice(free, size=settings.test_answers, replace=False)
+    return np.sort(draw).astype(np.int64)
+
+
+def tested_by_answers(settings: Settings, data: DataSet) -> DataSet:
+    """With the drawn rows as the test part; their labels are unknown until people have given them."""
+    rows = answer_rows(settings, data)
+    inputs = data.train.inputs[torch.from_numpy(rows)]
+    return replace(data, test=replace(data.train, inputs=inputs), test_labels=np.full(rows.size, -1, dtype=np.int64))
 
 
 def initial_rows(settings: Settings, client: ClientId, part: SampleIds, truth: NDArray[np.int64]) -> SampleIds:

@@ -18,8 +18,9 @@ from chase.data import folders
 from chase.data.assemble import Raw, agree_classes, duplicates, hold_out, number_labels, statistics
 from chase.data.decoded import DataPart
 from chase.data.options import DataOptions
-from chase.data.readers import PartFiles, is_table, read_part
+from chase.data.readers import PartFiles, read_part
 from chase.data.resident import Column, Samples
+from chase.data.tabular_files import is_table_name
 from chase.data.texts import tokens_of, words_of
 from chase.data.user_data import as_read
 from chase.home.originals import ORIGINALS
@@ -35,7 +36,7 @@ def read(paths: Sequence[Path], options: DataOptions, known: tuple[Column, ...] 
     if missing:
         raise DataError(f"{missing[0]} does not exist: give a folder of images, image files, a CSV or a parquet file")
     options = replace(options, bad_images="skip")
-    if len(paths) == 1 and is_table(paths[0]):
+    if len(paths) == 1 and is_table_name(paths[0]):
         return read_part(PartFiles(paths[0].parent, (paths[0],)), options, known)
     if len(paths) == 1 and paths[0].is_dir():
         raw = read_part(PartFiles(paths[0]), options)

@@ -25,7 +25,7 @@ def check_in_step(site: Site, order: RoundOrder, number: ClientId) -> None:
     """Refuse an order of a server that has other sums of this site than the site remembers."""
     if RECEIVED not in order.extras:
         return
-    received, path = received_of(order, number), site.path / "sums.json"
+    received, path = received_of(order.extras, number), site.path / "sums.json"
     known = _read(path)
     if received != NEVER and not _follows(site, order, received, known):
         raise OutOfStepError(received)
