@@ -97,3 +97,19 @@ def test_a_run_that_never_began_blocks_no_directory(tmp_path):
     again.run()
     with pytest.raises(RunDirectoryError, match="holds a run already"):
         Experiment.begin(settings(path), tmp_path / "run")
+
+
+def test_a_run_on_a_folder_named_without_a_slash_moves_with_it(tmp_path, monkeypatch):
+    (tmp_path / "old").mkdir()
+    for n in range(40):
+        (tmp_path / "old" / "shots" / "ab"[n % 2]).mkdir(parents=True, exist_ok=True)
+        Image.fromarray(np.full((8, 8), n, dtype=np.uint8)).save(tmp_path / "old" / "shots" / "ab"[n % 2] / f"{n}.png")
+    monkeypatch.chdir(tmp_path / "old")
+    small = {"clients": 2, "rounds": 1, "partition": "iid", "net": "tiny-cnn", "engine": "inprocess"}
+    Experiment.begin(from_mapping({"data": "shots", **small}).resolved(), Path("run")).run()
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "old").rename(tmp_path / "new")
+    assert len(Experiment.resume(tmp_path / "new" / "run", {"rounds": 2}).run()) == 2
+    (tmp_path / "new" / "shots").rename(tmp_path / "elsewhere")
+    with pytest.raises(DataError, match=r"data = shots does not exist.*say where it is now with --set data=PLACE"):
+        Experiment.resume(tmp_path / "new" / "run", {"rounds": 3})

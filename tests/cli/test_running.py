@@ -1,10 +1,15 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+import subprocess
 import sys
+import time
 from dataclasses import fields
 from pathlib import Path
 
+import psutil
 import pytest
 
 from chase import __version__
@@ -110,3 +115,21 @@ def test_the_page_of_settings_is_up_to_date(monkeypatch, capsys):
     page = Path(__file__).parents[2] / "docs" / "settings.md"
     made = capsys.readouterr().out
     assert page.read_text(encoding="utf-8") == made, "run: chase list --markdown > docs/settings.md"
+
+
+def test_ctrl_c_while_workers_start_shows_no_traceback(tmp_path: Path) -> None:
+    """A terminal sends it to every process of the run, workers that are still importing among them."""
+    command = [sys.executable, "-m", "chase", "run", "digits", "--rounds", "50", "--out", str(tmp_path / "run")]
+    options = ["--set", "engine=workers", "--set", "workers=2"]
+    with subprocess.Popen(
+        [*command, *options], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+    ) as run:
+        while not any("chase.simulation.worker" in child.cmdline() for child in psutil.Process(run.pid).children()):
+            assert run.poll() is None
+            time.sleep(0.02)
+        time.sleep(0.3)  # a worker has begun to import
+        os.killpg(run.pid, signal.SIGINT)
+        out, err = run.communicate(timeout=60)
+    assert run.returncode == 130, err
+    assert "Traceback" not in err
+    assert "Resume with: chase resume" in out

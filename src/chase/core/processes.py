@@ -36,6 +36,11 @@ def ask_to_be_told() -> None:
         ctypes.CDLL(None).prctl(1, signal.SIGTERM)  # PR_SET_PDEATHSIG
 
 
+def ignore_interrupts() -> None:
+    """In a child, before it becomes our own program: Ctrl-C is for the parent, which ends it; also while it imports."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
 def started(pid: int) -> float:
     """When a process was started, in seconds since 1970; 0 if there is none. Tells it from a successor of its id."""
     try:

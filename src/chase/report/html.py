@@ -73,7 +73,7 @@ def lead_of(methods: Sequence[MethodRuns]) -> str:
     share = {"classes": f"{said('classes_per_client')} classes per client", "dirichlet": f"Dirichlet({said('alpha')})"}
     divided = share.get(said("partition"), said("partition"))
     return (
-        f"{said('clients')} clients, {divided}, {behaviour}, {' or '.join(learners)}, "
+        f"{said('clients')} client{'' if said('clients') == '1' else 's'}, {divided}, {behaviour}, {' or '.join(learners)}, "
         f"{max(len(run.metrics) for run in runs)} rounds, "
         f"seed{'s' if len(seeds) > 1 else ''} {', '.join(map(str, seeds))}."
     )

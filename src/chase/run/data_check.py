@@ -67,9 +67,11 @@ def locate(run: Path, settings: Settings) -> Settings:
     found: dict[str, str] = {}
     if settings.data in SENT:
         return settings
+    places = _read(run).get("places", {})
     for key in PATHS:
-        if is_path(settings, key) and not Path(getattr(settings, key)).exists():
-            place = _read(run).get("places", {}).get(key)
+        # A name without a slash looks like a path only while the file is there; the run knows what it was.
+        if (key in places or is_path(settings, key)) and not Path(getattr(settings, key)).exists():
+            place = places.get(key)
             if place is not None and (run / place).exists():
                 found[key] = os.path.normpath(run / place)
             elif place is not None:
