@@ -35,7 +35,7 @@ def test_the_summary_takes_the_last_evaluation(make_run):
     table = tables.summary(by_method(find_runs([make_run("a", [0.4, None])])))
     assert table.texts[0][list(table.columns).index("accuracy, %")] == "40.0"
     table = tables.summary(by_method(find_runs([make_run("b", [None])])))
-    assert table.texts[0][list(table.columns).index("accuracy, %")] == NONE
+    assert table.texts[0][list(table.columns).index("accuracy, %")] == "not measured"
 
 
 def test_a_brief_table_keeps_its_rows(make_run):

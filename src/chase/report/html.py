@@ -72,8 +72,9 @@ def lead_of(methods: Sequence[MethodRuns]) -> str:
     behaviour = " or ".join(dict.fromkeys(BEHAVIOURS.get(part, part) for part in said("behaviour").split(" or ")))
     share = {"classes": f"{said('classes_per_client')} classes per client", "dirichlet": f"Dirichlet({said('alpha')})"}
     divided = share.get(said("partition"), said("partition"))
+    clients = "1 client" if said("clients") == "1" else f"{said('clients')} clients"
     return (
-        f"{said('clients')} client{'' if said('clients') == '1' else 's'}, {divided}, {behaviour}, {' or '.join(learners)}, "
+        f"{clients}, {divided}, {behaviour}, {' or '.join(learners)}, "
         f"{max(len(run.metrics) for run in runs)} rounds, "
         f"seed{'s' if len(seeds) > 1 else ''} {', '.join(map(str, seeds))}."
     )
