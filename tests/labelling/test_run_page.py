@@ -100,7 +100,7 @@ def answers_for_all(experiment: Experiment) -> Callable[[dict[str, Any]], None]:
 def test_one_page_for_all_clients_gives_the_run_of_the_oracle(tmp_path: Path) -> None:
     simulated = begin(tmp_path / "oracle")
     told = simulated.run()
-    page = begin(tmp_path / "page", annotator="page", page_client="all")
+    page = begin(tmp_path / "page", annotator="page", page_client="all", wait=0)  # so the last round asks too
     metrics = page.run(answers_for_all(page))
     assert final_weights(page) == final_weights(simulated)
     assert [line["labels"] for line in metrics] == [line["labels"] for line in told]
@@ -113,9 +113,9 @@ def test_one_page_for_all_clients_gives_the_run_of_the_oracle(tmp_path: Path) ->
 
 
 def test_a_run_with_one_page_for_all_clients_resumes_and_loses_no_answer(tmp_path: Path) -> None:
-    whole = begin(tmp_path / "whole", annotator="page", page_client="all")
+    whole = begin(tmp_path / "whole", annotator="page", page_client="all", wait=0)
     whole.run(answers_for_all(whole))
-    first = begin(tmp_path / "parts", annotator="page", page_client="all", rounds=3)
+    first = begin(tmp_path / "parts", annotator="page", page_client="all", wait=0, rounds=3)
     first.run(answers_for_all(first))
     again = Experiment.resume(tmp_path / "parts", {"rounds": 5})
     again.run(answers_for_all(again))
