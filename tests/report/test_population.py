@@ -65,6 +65,15 @@ def test_a_report_of_many_clients_has_no_line_per_client() -> None:
     ]
 
 
+def test_names_that_begin_alike_stay_apart() -> None:
+    alike = run(False)
+    for client in range(CLIENTS):
+        alike.coverage["clients"][client] = f"THE_TRAGEDY_OF_ROMEO_AND_JULIET_SPEAKER_{client}"
+    assert extremes(alike, "chase")[0].texts[1][0] == "THE_TRAGEDY_OF_ROMEO_AND_JULIET_SPEAKER_1"
+    alike.coverage["clients"][0] = "A" * 100 + "_0"
+    assert extremes(alike, "chase")[0].texts[0][0] == "…" + "A" * 69 + "_0"
+
+
 def test_clients_that_come_and_go_are_shown() -> None:
     assert "Clients come and go" not in render([run(False)])
     moving = run(False)

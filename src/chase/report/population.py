@@ -19,6 +19,8 @@ from chase.run.client_counts import QUANTILES
 
 SHOWN = 10
 """Clients at either end that are named."""
+LONGEST = 72
+"""Characters of a client's name in a table."""
 COUNTED = {"labels": "labels given by people", **{name: f"{said} samples" for name, (said, _) in POOLS.items()}}
 COLUMNS = ("least", "10 %", "25 %", "median", "75 %", "90 %", "most")
 
@@ -100,7 +102,7 @@ def extremes(run: RunData, which: str) -> list[ReportTable]:
     def row(client: int) -> list[Cell]:
         counts = held[client]
         cells: list[Cell] = [
-            plots.shorten(names[client]) or repr(names[client]),
+            plots.keep_end(names[client], LONGEST) or repr(names[client]),
             number(float(accuracy[client]), 1, 100),
         ]
         cells += [int(counts.sum()), int((counts > 0).sum())]
