@@ -19,7 +19,7 @@ from chase.settings import ALL_CLIENTS, Settings
 from chase.simulation.clients import HOME
 from chase.simulation.world import World, answer_rows, owner_names
 
-TO_MEASURE = "drawn to measure"
+TO_MEASURE = "random draw"
 """Named in the place of a strategy by questions whose answers are never trained with."""
 
 
