@@ -11,7 +11,8 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import psutil
 
@@ -36,9 +37,21 @@ def ask_to_be_told() -> None:
         ctypes.CDLL(None).prctl(1, signal.SIGTERM)  # PR_SET_PDEATHSIG
 
 
-def ignore_interrupts() -> None:
-    """In a child, before it becomes our own program: Ctrl-C is for the parent, which ends it; also while it imports."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+@contextmanager
+def without_interrupts() -> Iterator[None]:
+    """Processes that are started here never get Ctrl-C, which is for the parent: it ends them. Also while they import.
+
+    A blocked signal stays blocked in a program that is started; a function between fork and start would not be safe
+    in a caller with threads.
+    """
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def started(pid: int) -> float:

@@ -25,7 +25,7 @@ from torch import Tensor
 from chase.core.arena import Arena
 from chase.core.errors import ChaseError
 from chase.core.messages import ClientId, ClientUpdate, RoundOrder
-from chase.core.processes import ignore_interrupts
+from chase.core.processes import without_interrupts
 from chase.core.weights import Array, Weights, part_of, prefixed
 from chase.learning.inference import CHUNK
 from chase.run.checkpoint import Checkpoint
@@ -241,13 +241,8 @@ class Workers:
         descriptors = (theirs.fileno(), life_read, self._arena.descriptor)
         command = [sys.executable, "-m", "chase.simulation.worker", *(str(d) for d in descriptors)]
         environment = {**os.environ, **threads, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
-        process = subprocess.Popen(
-            command,
-            pass_fds=descriptors,
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            preexec_fn=ignore_interrupts,
-        )
+        with without_interrupts():
+            process = subprocess.Popen(command, pass_fds=descriptors, env=environment, stdin=subprocess.DEVNULL)
         theirs.close()
         os.close(life_read)
         worker = _Worker(number, process, ours, life_write)

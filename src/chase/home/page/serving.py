@@ -19,7 +19,7 @@ import uvicorn
 
 from chase.core.errors import LabelError
 from chase.core.operator import operator
-from chase.core.processes import end_with_parent, ignore_interrupts
+from chase.core.processes import end_with_parent, without_interrupts
 from chase.home.home import Home
 from chase.home.page.app import Page
 from chase.home.page.patience import Patient, limit_logs
@@ -209,13 +209,9 @@ def serving_beside(home: Home, address: Address) -> Iterator[str]:
     with bind(address) as listening:
         theirs, ours = os.pipe()
         command = _command(home.path, address, listening, theirs)
-        process = subprocess.Popen(
-            command,
-            pass_fds=[listening.fileno(), theirs],
-            stdin=subprocess.DEVNULL,
-            env=_environment(),
-            preexec_fn=ignore_interrupts,
-        )
+        kept = [listening.fileno(), theirs]
+        with without_interrupts():
+            process = subprocess.Popen(command, pass_fds=kept, stdin=subprocess.DEVNULL, env=_environment())
         os.close(theirs)
         try:
             yield origin(address, int(listening.getsockname()[1]))
