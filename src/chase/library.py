@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime
@@ -13,6 +14,7 @@ from chase.acquisition.strategy import AcquisitionStrategy
 from chase.annotation.annotator import Annotator, Desk
 from chase.core import plugins
 from chase.core.caller import one_thread
+from chase.core.errors import SettingsError
 from chase.data.resident import DataSet
 from chase.report.data_frames import Run, read_run
 from chase.run.experiment import Experiment
@@ -59,6 +61,11 @@ def run_experiment(
     with chosen(own) as names, one_thread():
         values = values_of(settings) | changes | names
         full = settings_room.from_mapping(values).resolved()
+        if full.annotator == "page":
+            raise SettingsError(
+                "annotator = 'page' needs the labelling page, which only the command line serves: use "
+                f"`chase run {shlex.quote(full.data)} --annotator page`"
+            )
         title = str(settings) if isinstance(settings, str | Path) else full.data
         where = Path(out) if out is not None else new_directory(title, full.strategy)
         return _finish(Experiment.begin(full, where), on_round, report)

@@ -337,3 +337,9 @@ def test_settings_in_every_form(tmp_path: Path) -> None:
     assert values_of({"training": {"lr": 0.5}}) == {"lr": 0.5}
     assert values_of(chase.Settings(lr=0.5)) == {"lr": 0.5}
     assert values_of("digits")["clients"] == 10
+
+
+def test_a_notebook_is_told_that_the_page_belongs_to_the_command_line(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match="chase run digits --annotator page"):
+        chase.run_experiment(SMALL, tmp_path / "run", annotator="page")
+    assert not (tmp_path / "run").exists()
