@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from chase.data.resident import Samples
 from chase.learning import training
 from chase.learning.fused import fused_for
-from chase.learning.inference import logits
+from chase.learning.inference import features, logits
 from chase.learning.loss_prediction import WithLossPrediction, new_predictor, predict, tapped
 from chase.learning.losses import Alignment
 from chase.models.catalog import SAMPLE_SHAPE
@@ -201,3 +201,31 @@ def test_images_of_an_odd_size_and_networks_of_unknown_shape_are_left_to_autogra
     assert fused_for(built(odd, (1, 29, 29))) is None
     assert odd(torch.zeros(2, 1, 29, 29)).shape == (2, 2)
     assert fused_for(layered()) is None
+
+
+class Features(Net):
+    """Its features are what ``head`` sees, wherever that begins."""
+
+    def __init__(self, *body: nn.Module, head: nn.Module) -> None:
+        super().__init__()
+        self.body, self.head = nn.Sequential(nn.Flatten(), nn.Linear(64, 9), *body), head
+
+    def embed(self, x: Tensor) -> Tensor:
+        out: Tensor = self.body(x)
+        return out
+
+
+@pytest.mark.parametrize(
+    ("net", "fits"),
+    [
+        (Features(nn.ReLU(), head=nn.Linear(9, 2)), True),
+        (Features(nn.ReLU(), head=nn.Sequential(nn.Linear(9, 7), nn.ReLU(), nn.Linear(7, 2))), False),
+        (Features(head=nn.Sequential(nn.ReLU(), nn.Linear(9, 2))), False),
+    ],
+    ids=["what the last layer sees", "another width", "before the relu"],
+)
+def test_the_features_of_an_own_network_are_those_that_it_names(net: Net, fits: bool) -> None:
+    samples, _ = images((1, 8, 8))
+    assert (fused_for(built(net, (1, 8, 8))) is not None) is fits
+    found = features(net, samples, torch.arange(40))
+    assert torch.allclose(found, net.eval().embed(samples.ready(torch.arange(40))), atol=1e-5)

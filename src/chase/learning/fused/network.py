@@ -18,6 +18,7 @@ from chase.learning.fused.trace import own_form, perceptron_form
 from chase.models.catalog import SAMPLE_SHAPE
 from chase.models.convnets import CifarCNN, MnistCNN, TinyCNN
 from chase.models.layers import MaskSource
+from chase.models.net import Net
 
 CHUNK = 20
 """Samples an inference pass: all buffers stay in the cache."""
@@ -159,7 +160,10 @@ CLOSE = 1e-4
 
 
 def _own(net: nn.Module) -> Fused | None:
-    """The fused form of a user's own network, where it has a form that is known and gives the same outputs."""
+    """The fused form of a user's own network, where it has a form that is known and gives the same outputs.
+
+    What it calls its features (``embed``) must be what the last layer of that form sees: strategies select by them.
+    """
     shape: tuple[int, ...] = getattr(net, SAMPLE_SHAPE, ())
     if not shape or type(net).__module__.startswith("chase."):
         return None
@@ -169,11 +173,18 @@ def _own(net: nn.Module) -> Fused | None:
     x = torch.randn(CHUNK, *shape, generator=torch.Generator().manual_seed(0))
     was_training = net.training
     with torch.inference_mode():
-        theirs = net.eval()(x)
+        net.eval()
+        pairs = [(net(x), fused.outputs)]
+        pairs += [(net.embed(x), fused.features)] if isinstance(net, Net) else []
         net.train(was_training)
         fused.load()
-        apart = (theirs - fused.outputs(fused.prepare(x))).abs().max()
-    return fused if bool(apart <= CLOSE * theirs.abs().max()) else None
+        prepared = fused.prepare(x)
+        same = all(_close(theirs, ours(prepared)) for theirs, ours in pairs)
+    return fused if same else None
+
+
+def _close(theirs: Tensor, ours: Tensor) -> bool:
+    return theirs.shape == ours.shape and bool((theirs - ours).abs().max() <= CLOSE * theirs.abs().max())
 
 
 def _own_layers(net: nn.Module, shape: tuple[int, ...]) -> Fused | None:
