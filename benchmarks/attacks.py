@@ -19,6 +19,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -174,16 +175,14 @@ class Drill:
         return ", ".join(found)
 
     def connect(self, name: str, code: str = "") -> None:
-        before, where = os.environ.get("PYTHONPATH", ""), self.place / f"custom-{name}"
-        if code:
+        where = self.place / f"custom-{name}"
+        job = launch.site_job(self.loopback.homes[name], name, self.at, launch.ca(self.federation))
+        if code:  # also for a node that is started again
             where.mkdir(exist_ok=True)
             (where / "sitecustomize.py").write_text(code.replace("DEADLINE", str(DEADLINE)))
-            os.environ["PYTHONPATH"] = f"{where}{os.pathsep}{before}"
-        try:
-            job = launch.site_job(self.loopback.homes[name], name, self.at, launch.ca(self.federation))
-            self.supervisor.start(job)
-        finally:
-            os.environ["PYTHONPATH"] = before
+            path = f"{where}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"
+            job = replace(job, env={**job.env, "PYTHONPATH": path})
+        self.supervisor.start(job)
 
     def run(self) -> None:
         with Supervisor(self.loopback.registry) as self.supervisor:

@@ -16,6 +16,7 @@ import asyncio
 import hmac
 import time
 from collections.abc import Awaitable, Callable, MutableMapping
+from contextlib import suppress
 from typing import Any
 
 Scope = MutableMapping[str, Any]
@@ -50,6 +51,8 @@ class Gateway:
         self._app, self._secret, self._most = app, secret.encode(), most_answer
         self._pushed: dict[bytes, int] = {}
         # bytes of each site since its last answer began
+        self._latest: dict[bytes, object] = {}
+        # of each site the request for messages that is held; what a node that has ended asked must take none
         self._news = asyncio.Event()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -79,9 +82,11 @@ class Gateway:
             raise Refuse(403, "nothing is served here")
 
     async def _fleet(self, path: str, headers: dict[str, bytes], scope: Scope, receive: Receive, send: Send) -> None:
-        body = await _body(headers, receive)
+        body, who = await _body(headers, receive), headers.get("flwr-public-key", b"")[:2000]
         if path.endswith("/pull-messages") and WAIT in headers:
-            await self._held(_seconds(headers[WAIT]), body, scope, send)
+            await self._held(who, _seconds(headers[WAIT]), body, scope, send)
+        elif path.endswith("/activate-node"):
+            await self._activate(who, body, scope, send)
         elif path.endswith(("/push-messages", "/push-object")):
             await self._push(path.endswith("/push-messages"), headers, body, scope, send)
         else:
@@ -101,9 +106,19 @@ class Gateway:
 
         await self._app(scope, _replay(body), count)
 
-    async def _held(self, wait: float, body: bytes, scope: Scope, send: Send) -> None:
-        """Ask Flower until there is a message or the time is up."""
-        until = time.monotonic() + wait
+    async def _activate(self, who: bytes, body: bytes, scope: Scope, send: Send) -> None:
+        """A node begins: a request that is still held for one before it would take this one's messages."""
+
+        async def begin(event: Event) -> None:
+            if event["type"] == "http.response.start" and event["status"] == 200:
+                self._latest[who] = object()
+            await send(event)
+
+        await self._app(scope, _replay(body), begin)
+
+    async def _held(self, who: bytes, wait: float, body: bytes, scope: Scope, send: Send) -> None:
+        """Ask Flower until there is a message, the time is up or the node asks anew."""
+        until, mine = time.monotonic() + wait, None
         while True:
             news, events = self._news, list[Event]()
 
@@ -115,13 +130,15 @@ class Gateway:
             size = sum(len(e.get("body", b"")) for e in events)
             left = until - time.monotonic()
             if status != 200 or size > EMPTY or left <= 0:
-                for event in events:
-                    await send(event)
-                return
-            try:
+                break
+            if mine is None:  # Flower knows the node
+                mine = self._latest[who] = object()
+            with suppress(TimeoutError):
                 await asyncio.wait_for(news.wait(), left)
-            except TimeoutError:
-                continue
+            if self._latest.get(who) is not mine:
+                break
+        for event in events:
+            await send(event)
 
 
 def _seconds(value: bytes) -> float:
