@@ -17,7 +17,7 @@ from chase.annotation.annotator import Answer
 from chase.annotation.behaviour import Behaviour
 from chase.client.build import build_net
 from chase.client.context import ClientContext
-from chase.client.contribute import HISTORY, RECEIVED
+from chase.client.contribute import HISTORY, NEVER, RECEIVED
 from chase.client.spec import net_spec
 from chase.client.state import ClientState
 from chase.client.turn import Client, Turn
@@ -286,6 +286,32 @@ def test_ev_is_counted_over_the_last_global_models() -> None:
     assert state.extras[HISTORY].shape == (3, 40)
     assert state.ev.max() == 1  # of the last three models only one change is left
     assert state.seen.max() == 2
+
+
+def test_a_late_change_of_sums_that_were_dropped_since_is_refused() -> None:
+    bench = Bench()
+    bench.turn(1)
+    orders = bench.server.orders(2)
+    late = bench.client.take_turn(orders[0]).update
+    assert bench.server.begin_anew()
+    bench.server.aggregate(orders, [late])
+    assert "a change of sums that the server has dropped since" in bench.server.refused[0]
+    assert bench.server.received.tolist() == [NEVER]
+    bench.turn(3)
+    assert bench.server.refused == {}
+    assert np.array_equal(bench.server.to_arrays()["sums/counts"], bench.expected().to_arrays()["counts"])
+
+
+def test_a_server_whose_sums_were_dropped_leaves_no_samples_out_of_none() -> None:
+    bench = Bench(temperature="leave-one-out")
+    bench.turn(1)
+    assert "loo.about" in bench.server.orders(2)[0].extras
+    bench.server.begin_anew()
+    saved = bench.server.to_arrays()
+    bench.server.restore(saved)  # as after a start
+    assert "loo.about" not in bench.server.orders(2)[0].extras
+    bench.turn(2)
+    assert "loo.about" in bench.server.orders(3)[0].extras
 
 
 def test_the_server_refuses_what_does_not_fit() -> None:

@@ -126,7 +126,7 @@ def test_every_label_counts_once_after_a_site_was_restored_and_the_server_rolled
         assert [line["took_part"] for line in metrics] == [3, 3, 3, 3, 2, 3]
         assert "out of step with the server" in metrics[4]["sites"]["refused"]["site-b"]
         assert real.told("rolled back") == [(4, "site-b")]  # by the handshake, before the next round
-        assert real.told("sums") == [(5, "")]
+        assert real.told("sums restarted") == [(5, "")]
         assert_each_label_counts_once(real)
         real.until(lambda _: not server_lives(real.run))
         roll_back(real.loopback.federation, 3)

@@ -229,6 +229,9 @@ def test_a_port_that_is_taken_is_named_before_anything_is_started(
     launch.refuse_taken(host, port, "")
     with pytest.raises(FederationError, match=r"cannot listen on 192.0.2.7:8443: .*assign"):
         launch.refuse_taken("192.0.2.7", 8443, "")
+    with pytest.raises(FederationError, match="give an address of this machine") as found:
+        launch.refuse_taken("nosuch.invalid", 8443, "end it, or give another address")
+    assert "end it" not in str(found.value)
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="giving a directory to another user needs root")
@@ -242,6 +245,9 @@ def test_another_user_leaves_no_files_that_the_owner_cannot_change(tmp_path: Pat
     with pytest.raises(ChaseError, match="belongs to nobody"), Supervisor(tmp_path / "processes.json"):
         pass
     assert list(tmp_path.iterdir()) == []
+    os.chown(tmp_path, 54321, -1)
+    with pytest.raises(FederationError, match=r"run it as user 54321 \(`sudo -u '#54321' -H"):
+        check_owner(tmp_path, FederationError)
 
 
 def test_a_site_whose_admission_was_cut_short_can_still_be_removed(

@@ -49,10 +49,11 @@ class AheadError(CheckpointError):
 class OutOfStepError(CheckpointError):
     """The server has other sums of this client than it remembers sending: one of the two was restored or set back."""
 
-    def __init__(self, received: int) -> None:
+    def __init__(self, received: int | None) -> None:
+        told = "none" if received is None else f"those up to round {received}"
         super().__init__(
-            f"the server has sums of this site up to round {received}, which this copy of the site does not know of: "
-            "all sites send their sums again in the next round"
+            f"of this site's sums the server has {told}: this site was restored from an older copy, or the server was. "
+            "All sites send their sums again in the next round"
         )
 
 

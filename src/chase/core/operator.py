@@ -22,8 +22,14 @@ def check_owner(path: Path, refusal: type[ChaseError]) -> None:
     if hasattr(os, "getuid") and owner != os.getuid():
         raise refusal(
             f"{path} belongs to {_name(owner)}, and this command was started by {_name(os.getuid())}: "
-            f"run it as {_name(owner)} (`sudo -u {_name(owner)} -H ...`)"
+            f"run it as {_name(owner)} (`sudo -u {_as_sudo(owner)} -H ...`)"
         )
+
+
+def _as_sudo(number: int) -> str:
+    """A user as ``sudo`` takes one."""
+    name = _name(number)
+    return f"'#{number}'" if name == f"user {number}" else name
 
 
 def _user() -> str:

@@ -24,13 +24,14 @@ from chase.core.weights import Weights
 from chase.data.resident import DataSet
 from chase.federation.checks import Shape
 from chase.federation.diary import Diary
+from chase.federation.in_step import InStep
 from chase.federation.members import Members
 from chase.federation.privacy import Budget, noise_multiplier
 from chase.federation.rounds import RoundOutcome, Rounds
 from chase.federation.rules import FederationDirectory, Rules
 from chase.federation.secure_engine import SecureSums
 from chase.federation.secure_vector import fit_shapes
-from chase.federation.transport import OUT_OF_STEP, SiteMessage, Transport
+from chase.federation.transport import SiteMessage, Transport
 from chase.learning.inference import logits
 from chase.models.catalog import NetSpec
 from chase.models.net import set_weights
@@ -86,6 +87,7 @@ class FederationEngine:
         self._members.turns = read_turns(federation.path)
         self._members.keep_turns = lambda turns: write_turns(federation.path, turns)
         self.checkpoint = saved_rounds(federation)
+        self._in_step = InStep(federation.path, self._members, diary)
         self._sums = SecureSums(settings, self.spec, self._rules, self._members, self._rounds, diary)
         check_privacy(self._rules, settings)
         self._budget = Budget(federation.path / "privacy.json", self._rules.dp_epsilon, self._rules.dp_delta)
@@ -118,13 +120,14 @@ class FederationEngine:
         if self._rules.secure:
             self._sums.round = self._round
             result = self._sums.hold(wanted)
-            return replace(result, metrics=result.metrics | self._spent(), names=self._members.names)
-        outcome = self._rounds.hold(wanted)
-        told = outcome.as_metrics() | self._spent()
-        try:
-            return self._added(outcome, told)
-        finally:
-            outcome.waiting.close()
+            result = replace(result, metrics=result.metrics | self._spent(), names=self._members.names)
+        else:
+            outcome = self._rounds.hold(wanted)
+            try:
+                result = self._added(outcome, outcome.as_metrics() | self._spent())
+            finally:
+                outcome.waiting.close()
+        return replace(result, sums_lost=self._in_step.lost(self._round, wanted, result.metrics["sites"]["refused"]))
 
     def _added(self, outcome: RoundOutcome, told: Metrics) -> RoundResult:
         """The updates added up one by one where that can be, else all of them."""
@@ -167,12 +170,6 @@ class FederationEngine:
         if self._shapes is None or self._shapes[0] != order.round:
             self._shapes = order.round, fit_shapes(self.spec, self._settings.seed, order)
         return self._shapes[1]
-
-    def out_of_step(self, metrics: Metrics) -> bool:
-        """Whether a site or the server was found set back in a round: sums that build on earlier ones are wrong."""
-        told = any(why.startswith(OUT_OF_STEP) for why in metrics["sites"]["refused"].values())
-        found, self._members.set_back = told or self._members.set_back, False
-        return found
 
     def tell_refused(self, round: int, refused: Mapping[ClientId, str]) -> None:
         """Events, and the state of the sites, for parts that the server left out when it added them up."""

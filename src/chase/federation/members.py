@@ -43,8 +43,8 @@ class Members:
     keep_turns: Callable[[dict[ClientId, int]], None] = lambda turns: None
     behind: set[ClientId] = field(default_factory=set)
     """Sites that were restored from an older copy: their next order says so, and they recover what their inbox has."""
-    set_back: bool = False
-    """Whether a site was found restored from an older copy since this was last looked at."""
+    set_back: set[ClientId] = field(default_factory=set)
+    """Sites that were found restored from an older copy since this was last looked at."""
     refused: dict[str, str] = field(default_factory=dict)
     """Why a site was refused, by name (or "node 123")."""
     _online: Mapping[NodeId, Node] = field(default_factory=dict)
@@ -85,7 +85,7 @@ class Members:
             why = f"it has taken {turn} turns, and had taken {before}: it was restored from an older copy"
             self.diary.note(round, "rolled back", self.name(client), why)
             self.behind.add(client)
-            self.set_back = True
+            self.set_back.add(client)
         elif turn > before:
             self.behind.discard(client)
         if turn != before:

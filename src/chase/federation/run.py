@@ -11,6 +11,7 @@ from collections.abc import Callable
 
 from chase.federation.diary import Diary
 from chase.federation.engine import FederationEngine
+from chase.federation.in_step import ANEW, RESTARTED
 from chase.federation.rules import FederationDirectory
 from chase.federation.transport import Transport
 from chase.report.html import report_run
@@ -20,7 +21,6 @@ from chase.run.metrics import Metrics, stop_reason
 from chase.run.record import Record
 from chase.run.scoring import Evaluation
 
-ANEW = "they begin anew, for a side was set back: every site sends the sums of all its labels in its next turn"
 PATIENCE = 5.0
 """Seconds to wait for the run's lock: a server that was just killed may not have ended yet."""
 
@@ -50,14 +50,12 @@ def _run(engine: FederationEngine, record: Record, diary: Diary) -> list[Metrics
     diary.note(saved.done, "begun" if saved.done == 0 else "resumed", why="; ".join(saved.problems))
 
     if record.rolled_back_to == saved.done and saved.server.begin_anew():
-        diary.note(saved.done, "sums", why=ANEW)
+        diary.note(saved.done, RESTARTED, why=ANEW)
 
     def announce(metrics: Metrics) -> None:
         shown = {"accuracy": metrics["test_accuracy"], "labels": metrics["labels"]}
         diary.show(phase="saved", round=metrics["round"], **shown)
         engine.tell_refused(metrics["round"], saved.server.refused)
-        if engine.out_of_step(metrics) and saved.server.begin_anew():
-            diary.note(metrics["round"], "sums", why=ANEW)
         for note in saved.server.notes[len(told) :]:
             diary.note(metrics["round"], "note", why=note)
             told.append(note)

@@ -25,7 +25,7 @@ from chase.core.text import clean
 from chase.core.weights import Array, Arrays, to_bytes
 from chase.federation.transport import Hello, SiteMessage, Tally
 
-FORMAT = 3
+FORMAT = 4
 """Version of the letters and answers; 1 sent every array as a record of its own, 2 no privacy rules with an order."""
 KINDS = {"hello": "query.hello", "turn": "train.turn", "tally": "evaluate.tally"}
 KINDS |= {step: f"train.{step}" for step in ("shares", "masked", "unmask")}

@@ -32,6 +32,8 @@ class RoundResult:
     """What the engine adds to the round's line of metrics."""
     names: Mapping[ClientId, str] = field(default_factory=dict)
     """What sites are called; in a federation only."""
+    sums_lost: bool = False
+    """The server and a site do not remember the same sums: the server has to begin its sums anew after this round."""
 
 
 class Engine(Protocol):

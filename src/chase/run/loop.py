@@ -82,6 +82,8 @@ def run_rounds(
         measured = main_value(metrics, settings.main_metric) is not None
         if settings.keep_best and measured and best_round([*past, metrics], settings.main_metric) == round:
             write_atomically(record.path / BEST, to_bytes({**server.to_arrays(), "round": np.array([round])}))
+        if result.sums_lost:
+            server.begin_anew()
         checkpoint.commit(round, server.to_arrays())
         past.append(metrics)
         loggers(metrics)

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from chase.client.contribute import FIT, NEVER, PREPARE, RECEIVED, SUM, sum_shapes
+from chase.client.contribute import FIT, NEVER, PREPARE, RECEIVED, SUM, received_of, sum_shapes
 from chase.client.solved_head import HEAD_SUM, SOLVED
 from chase.closed_form.calibration import SHARPNESS, TEMPERATURES
 from chase.closed_form.feature_map import Reals, add, byte_params, least_ridge
@@ -104,7 +104,7 @@ class ClosedFormServer(Server):
         for update in ordered:
             try:
                 if any(name.startswith(SUM) for name in update.extras):
-                    self._take(update)
+                    self._take(update, orders[update.client])
             except UpdateError as error:  # one client's sums must not stop the others
                 self.refused |= dict.fromkeys(update.joint or (update.client,), str(error))
         if self.settings.form != "isolated":
@@ -115,8 +115,11 @@ class ClosedFormServer(Server):
         if losses:
             self._solved[3] = sharpness(np.sum(losses, axis=0), float(self._solved[2]))
 
-    def _take(self, update: ClientUpdate) -> None:
-        """Add a client's change; one that does not fit, or removes what is not there, is refused whole."""
+    def _take(self, update: ClientUpdate, order: RoundOrder) -> None:
+        """Add a client's change; one that does not fit, or removes what is not there, is refused whole.
+
+        So is one to sums that the server no longer has: a late one, after the sums were dropped.
+        """
         whose = (
             f"sum of clients {', '.join(map(str, update.joint))}"
             if update.joint
@@ -124,9 +127,13 @@ class ClosedFormServer(Server):
         )
         who, change = f"{whose} for round {update.round}", part_of(update.extras, SUM)
         check_fits(change, self._sums, who)
+        clients = update.joint or (update.client,)
+        now = {RECEIVED: self._received}
+        if any(received_of(order.extras, client) != received_of(now, client) for client in clients):
+            raise UpdateError(f"{who}: it is a change of sums that the server has dropped since; all are sent again")
         if (self._sums["counts"] + change["counts"] < 0).any():
             raise UpdateError(f"{who}: it removes labels that the server does not have")
-        self._add(change, update.joint or (update.client,), update.round)
+        self._add(change, clients, update.round)
 
     def _add(self, change: Arrays, clients: Sequence[ClientId], round: int) -> None:
         self._sums = {name: array + change[name] for name, array in self._sums.items()}
@@ -140,6 +147,7 @@ class ClosedFormServer(Server):
         """Drop all sums, so that every client sends all of its labels again; the model stays until they have come."""
         self._sums = {name: np.zeros_like(array) for name, array in self._sums.items()}
         self._received[:] = NEVER
+        self._solved[:3] = 0.0  # of a head of other sums: nothing is left out of these before they give one
         return True
 
     def _fit_step(self, round: int, parts: Sequence[Arrays]) -> None:

@@ -27,24 +27,26 @@ def check_in_step(site: Site, order: RoundOrder, number: ClientId) -> None:
         return
     received, path = received_of(order.extras, number), site.path / "sums.json"
     known = _read(path)
-    if received != NEVER and not _follows(site, order, received, known):
-        raise OutOfStepError(received)
+    if not _follows(site, order, received, known):
+        raise OutOfStepError(None if received == NEVER else received)
     kept = {**(known or {}), _name(order.run, order.round): received}
     write_atomically(path, json.dumps(dict(list(kept.items())[-KEPT:])).encode(), durable=True)
 
 
 def _follows(site: Site, order: RoundOrder, received: int, known: Turns | None) -> bool:
-    """Whether the server has what it had at the last turn, or that turn's sums too.
+    """Whether the server has what it had at the last turn, or that turn's sums too, or nothing.
 
     An order that is repeated must be as it was: its answer was made for what the server had then.
     """
     with site.home.database.reading() as db:
         rows = db.execute("SELECT run, round FROM turns ORDER BY version DESC").fetchall()
-    if known is None:  # a site of an earlier version, unless it has done nothing yet
-        return bool(rows)
     done, asked = {_name(row["run"], row["round"]): int(row["round"]) for row in rows}, _name(order.run, order.round)
+    if known is None:  # a site of an earlier version, unless it has done nothing yet
+        return bool(rows) if received != NEVER else asked not in done
     if asked in done:
         return received == known.get(asked)
+    if received == NEVER:
+        return True
     last = next(iter(done), "")
     return last.startswith(f"{order.run} ") and last in known and received in (known[last], done[last])
 

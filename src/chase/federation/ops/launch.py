@@ -162,7 +162,10 @@ def site_job(home: Path, name: str, server: str, trust: Path | None) -> ProcessS
 
 
 def refuse_taken(host: str, port: int, todo: str, patience: float = 5.0) -> None:
-    """Refuse an address that cannot be listened on; one whose last process is just ending is waited for."""
+    """Refuse an address that cannot be listened on; one whose last process is just ending is waited for.
+
+    ``todo`` is what to do where another process listens there.
+    """
     until = time.monotonic() + patience
     while True:
         try:
@@ -179,8 +182,9 @@ def refuse_taken(host: str, port: int, todo: str, patience: float = 5.0) -> None
                 time.sleep(0.2)
                 continue
             taken = error.errno == errno.EADDRINUSE
-            why = "another process listens there" if taken else error.strerror or str(error)
-            raise FederationError(f"cannot listen on {host}:{port}: {why}; {todo}") from None
+            why = f"another process listens there; {todo}" if taken else error.strerror or str(error)
+            hint = "" if taken else "; give an address of this machine"
+            raise FederationError(f"cannot listen on {host}:{port}: {why}{hint}") from None
 
 
 def wait_for_port(host: str, port: int, limit: float, check: Callable[[], None] = lambda: None) -> None:
