@@ -13,7 +13,8 @@ from site_room.sites import first_order, now, play, tiny_settings, tiny_site
 from support import small_settings
 from typer.testing import CliRunner
 
-from chase.cli.federation import change_run, say_gathering
+from chase.cli.federation import change_run
+from chase.cli.federation_say import say_gathering
 from chase.cli.main import app
 from chase.core.errors import ChaseError, CheckpointError, FederationError, LabelError, RunDirectoryError
 from chase.core.messages import RoundOrder

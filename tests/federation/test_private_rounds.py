@@ -15,6 +15,7 @@ from federation.wire import Wire
 from chase.core.errors import FederationError
 from chase.federation.diary import events
 from chase.federation.ops.setup import Loopback
+from chase.federation.privacy import Budget
 from chase.federation.rollback import roll_back
 from chase.federation.rules import Rules
 from chase.federation.run import run_federation
@@ -131,6 +132,20 @@ def test_privacy_is_spent_round_by_round_and_never_more_than_allowed(tmp_path: P
     run(quiet, wire_of(quiet))
     moved = max(float(np.abs(model(loud)[n] - model(quiet)[n]).max()) for n in model(quiet))
     assert moved > 0.1  # the noise is there
+
+
+def test_the_accounts_of_server_and_sites_agree_after_a_kill_and_another_quorum(tmp_path: Path) -> None:
+    fed = federation(tmp_path / "fed", {"rounds": 2}, dp_epsilon=8.0, dp_clip=0.5)
+    wire = wire_of(fed)
+    wire.lost = {(node, "turn") for node in wire.homes}
+    with pytest.raises(AssertionError, match="stands still"):  # the sites have answered, and the server is killed
+        run(fed, wire)
+    fed.federation.keep_rules(fed.federation.changed({"quorum": 4}))
+    metrics = run(fed, wire_of(fed))
+    assert [line["took_part"] for line in metrics] == [5, 5]
+    spent = {Budget(home / "privacy.json", 8.0, 1e-5).spent for home in fed.homes.values()}
+    assert spent == {metrics[-1]["dp_epsilon"]}
+    assert metrics[-1]["dp_epsilon"] <= 8.01
 
 
 def test_options_that_exclude_each_other_are_refused(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import ssl
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
@@ -299,7 +299,7 @@ def closed(line: socket.socket) -> bool:
 def test_strangers_who_connect_and_say_nothing_are_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tls, "HANDSHAKE_SECONDS", 0.5)
     monkeypatch.setattr(patience, "HEADER_SECONDS", 0.5)
-    monkeypatch.setattr("chase.federation.ops.proxy.IN_TIME", 0.5)
+    monkeypatch.setattr("chase.federation.ops.proxy.SILENCE", 0.5)
     keys.server_certificate(tmp_path, ["localhost"])
     trust = ssl.create_default_context(cafile=str(tmp_path / "ca.crt"))
     with proxy_of(tmp_path) as port:
@@ -312,6 +312,55 @@ def test_strangers_who_connect_and_say_nothing_are_closed(tmp_path: Path, monkey
         assert all(closed(line) for line in lines)
         for line in (*lines, shaken, half):
             line.close()
+
+
+def post(body: bytes) -> bytes:
+    return b"POST /v1/fleet/push HTTP/1.1\r\nhost: localhost\r\ncontent-length: %d\r\n\r\n" % len(body)
+
+
+def said_by(line: ssl.SSLSocket) -> bytes:
+    text = b""
+    while b"the server" not in text:
+        text += line.recv(4096) or b"the server has closed it"
+    return text
+
+
+def test_a_slow_line_has_time_and_one_that_crawls_has_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("chase.federation.ops.proxy.SILENCE", 0.5)
+    keys.server_certificate(tmp_path, ["localhost"])
+    trust, body = ssl.create_default_context(cafile=str(tmp_path / "ca.crt")), bytes(8)
+    with proxy_of(tmp_path) as port:
+        for rate, answer in ((2, b"HTTP/1.1 503"), (1000, b"HTTP/1.1 408")):  # 503: nothing is behind it
+            monkeypatch.setattr("chase.federation.ops.proxy.LEAST_RATE", rate)
+            with trust.wrap_socket(socket.create_connection(("127.0.0.1", port)), server_hostname="localhost") as line:
+                line.sendall(post(body))
+                for byte in body:
+                    line.sendall(bytes([byte]))
+                    time.sleep(0.15)
+                assert line.recv(12) == answer
+
+
+def test_bodies_hold_no_more_memory_than_there_is_for_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("chase.federation.ops.proxy.MOST_HELD", 1500)
+    keys.server_certificate(tmp_path, ["localhost"])
+    trust, said = ssl.create_default_context(cafile=str(tmp_path / "ca.crt")), []
+    with proxy_of(tmp_path) as port, ExitStack() as stack:
+        lines = [socket.create_connection(("127.0.0.1", port)) for _ in range(3)]
+        half, other, third = (stack.enter_context(trust.wrap_socket(x, server_hostname="localhost")) for x in lines)
+        half.sendall(post(bytes(1001)) + bytes(1000))
+        time.sleep(0.5)
+        other.sendall(post(bytes(1000)) + bytes(1000))
+        said.append(said_by(other))
+        half.sendall(bytes(1))
+        said.append(said_by(half))
+        third.sendall(post(bytes(1000)) + bytes(1000))
+        said.append(said_by(third))
+    assert [b"busy" in text for text in said] == [True, False, False]
+    assert all(text.startswith(b"HTTP/1.1 503") for text in said)
+
+
+def test_a_request_that_was_too_slow_is_tried_again() -> None:
+    assert 408 in fleet.AWAY
 
 
 @FLOWERS

@@ -26,7 +26,7 @@ from chase.federation.checks import Shape
 from chase.federation.diary import Diary
 from chase.federation.in_step import InStep
 from chase.federation.members import Members
-from chase.federation.privacy import Budget, noise_multiplier
+from chase.federation.privacy import Budget, noise_multiplier, release_of
 from chase.federation.rounds import RoundOutcome, Rounds
 from chase.federation.rules import FederationDirectory, Rules
 from chase.federation.secure_engine import SecureSums
@@ -91,7 +91,7 @@ class FederationEngine:
         self._sums = SecureSums(settings, self.spec, self._rules, self._members, self._rounds, diary)
         check_privacy(self._rules, settings)
         self._budget = Budget(federation.path / "privacy.json", self._rules.dp_epsilon, self._rules.dp_delta)
-        self._noise = 0.0
+        self._noise, self._sharing = 0.0, 0
         self._shapes: tuple[int, dict[str, Shape]] | None = None
         self._round = 0
         self.notes: list[str] = []
@@ -116,7 +116,9 @@ class FederationEngine:
         self._round = next(iter(wanted.values())).round if wanted else self._round + 1
         if self._rules.dp_epsilon and wanted:
             run = next(iter(wanted.values())).run
-            self._noise = self._budget.plan(run, self._round, max(1, self._settings.rounds - self._round + 1))
+            self._sharing = self._rounds.quorum(len(self._federation.roster.active))
+            release = release_of(run, self._sharing, float(self._rules.dp_clip))
+            self._noise = self._budget.plan(release, self._round, max(1, self._settings.rounds - self._round + 1))
         if self._rules.secure:
             self._sums.round = self._round
             result = self._sums.hold(wanted)
@@ -161,8 +163,7 @@ class FederationEngine:
         if rules.secure:
             header["context"] = self._sums.context("turn")
         if rules.dp_epsilon:
-            sites = self._rounds.quorum(len(self._federation.roster.active))
-            header["dp"] = {"multiplier": self._noise, "sites": sites}
+            header["dp"] = {"multiplier": self._noise, "sites": self._sharing}
         return header
 
     def _fit_shapes(self, order: RoundOrder) -> dict[str, Shape]:

@@ -138,6 +138,11 @@ class Budget:
         write_atomically(self._path, json.dumps(body).encode())
 
 
+def release_of(run: str, sites: int, clip: float) -> str:
+    """What the server and the sites name the releases of a run by in their accounts: other noise is another release."""
+    return f"{run} {sites} {clip}"
+
+
 def site_sigma(multiplier: float, clip: float, sites: int) -> float:
     """The noise of one site, of at least so many that are summed."""
     return multiplier * clip / math.sqrt(sites)

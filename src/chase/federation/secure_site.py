@@ -19,7 +19,7 @@ from chase.core.errors import FederationError
 from chase.core.files import write_atomically, write_private
 from chase.core.messages import ClientId, ClientUpdate, RoundOrder
 from chase.core.weights import Array, Weights
-from chase.federation.privacy import Budget, private_weights, site_sigma
+from chase.federation.privacy import Budget, private_weights, release_of, site_sigma
 from chase.federation.secure_sum import Party, PublicKeys, Words
 from chase.site.place import Site
 
@@ -45,7 +45,7 @@ def with_noise(
     if sites < 1:
         raise FederationError("the server asks for noise shared by no site: nothing is sent")
     account = Budget(site.path / "privacy.json", float(rules["dp_epsilon"]), float(rules["dp_delta"]))
-    release = f"{order.run} {sites} {clip}"
+    release = release_of(order.run, sites, clip)
     account.spend(release, order.round, multiplier)
     noise = noise_of(site, f"{release} {multiplier!r}", order.round)  # two scales of one noise would give it away
     return private_weights(order.origin, update.weights, clip, site_sigma(multiplier, clip, sites), noise)

@@ -50,7 +50,8 @@ HEARTBEAT = 15
 """Seconds: a node that says nothing for twice as long counts as gone."""
 AHEAD, BEHIND = 5.0, 305.0
 """Seconds by which a site's clock may be ahead of and behind the server's: Flower refuses signatures outside."""
-AWAY = (502, 503, 504)
+AWAY = (408, 502, 503, 504)
+"""Answers after which a site tries again."""
 ELSEWHERE = (
     "what answers at this address is not the server of a federation: give HOST:PORT of its proxy, and see whether a "
     "firewall or proxy lies between"

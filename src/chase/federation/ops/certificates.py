@@ -48,7 +48,7 @@ def renew(directory: Path, hosts: Sequence[str] = ()) -> int:
     """A new server key and certificate for the same names and more, from the same CA; returns the days it is good for.
 
     Sites need nothing new: they trust the CA. The old pair stays beside it as ``.old``; it is replaced when the new
-    one is written, and one that a kill has cut short is made good by doing it again.
+    one is written. After a kill in between, run it again.
     """
     for host in hosts:
         check_host(host)

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 
 import httpx
@@ -27,8 +27,12 @@ MOST_BYTES = 32 << 20
 """A request with a longer body is refused: nodes send arrays in pieces of 5 MB."""
 HOP = frozenset({"connection", "keep-alive", "transfer-encoding", "te", "trailer", "upgrade", "host", "content-length"})
 """Headers that belong to one leg of the way."""
-IN_TIME = 60.0
-"""Seconds that a site has to send the body of one request."""
+SILENCE = 60.0
+"""Seconds that the body of a request may pause."""
+LEAST_RATE = 4096
+"""Bytes per second that a body must come with on average, after the first ``SILENCE``: a slow line has time."""
+MOST_HELD = 512 << 20
+"""Bytes of requests in memory at once: beyond it a request is answered with 503, and its site tries again."""
 MOST_CONNECTIONS = 4000
 """Connections at once: a site holds two or three."""
 METHODS = ["GET", "POST", "PUT", "DELETE", "PATCH", "HEAD", "OPTIONS"]
@@ -44,10 +48,61 @@ def allowed(raw_path: bytes) -> bool:
     return path.startswith(PREFIX) and not odd
 
 
+class TooLong(Exception):
+    """A body is longer than any that a site sends."""
+
+
+class Full(Exception):
+    """Other requests hold as much memory as there is for all."""
+
+
+class Bodies:
+    """The bodies that are in memory, all together."""
+
+    def __init__(self) -> None:
+        self.total = 0
+
+    @contextmanager
+    def __call__(self) -> Iterator[Body]:
+        """Room for one body, given back at the end."""
+        body = Body(self)
+        try:
+            yield body
+        finally:
+            self.total -= body.size
+
+
+class Body:
+    """One of them."""
+
+    def __init__(self, bodies: Bodies) -> None:
+        self._bodies, self.size = bodies, 0
+
+    async def body(self, request: Request) -> bytes:
+        """The whole body; one that pauses or crawls, is too long or finds no room is given up."""
+        clock, chunks = asyncio.get_running_loop().time, request.stream()
+        began, parts = clock(), bytearray()
+        while True:
+            try:
+                chunk = await asyncio.wait_for(anext(chunks), SILENCE)
+            except StopAsyncIteration:
+                return bytes(parts)
+            self.size += len(chunk)
+            self._bodies.total += len(chunk)
+            parts += chunk
+            if self.size > MOST_BYTES:
+                raise TooLong
+            if self._bodies.total > MOST_HELD:
+                raise Full
+            if clock() - began > SILENCE + self.size / LEAST_RATE:
+                raise TimeoutError
+
+
 class FleetProxy:
     """Passes the sites' requests on to the SuperLink."""
 
     def __init__(self, upstream: str, trust: Path) -> None:
+        self.held = Bodies()
         verify = ssl.create_default_context(cafile=str(trust))
         limits = httpx.Limits(max_connections=None, max_keepalive_connections=64)
         self._client = httpx.AsyncClient(
@@ -72,13 +127,14 @@ class FleetProxy:
         if not told.isdecimal() or int(told) > MOST_BYTES:
             return PlainTextResponse("the request is too long\n", status_code=413)
         try:
-            body = await asyncio.wait_for(_body(request), IN_TIME)
+            with self.held() as held:
+                answer = await self.pass_on(request, await held.body(request))
         except TimeoutError:
             return PlainTextResponse("the request did not come in time\n", status_code=408)
-        if len(body) > MOST_BYTES:
+        except TooLong:
             return PlainTextResponse("the request is too long\n", status_code=413)
-        try:
-            answer = await self.pass_on(request, body)
+        except Full:
+            return PlainTextResponse("the server is busy\n", status_code=503)
         except httpx.TransportError:
             return PlainTextResponse("the server does not answer\n", status_code=503)  # nodes try again on 503
         headers = {k: v for k, v in answer.headers.items() if k.lower() not in (HOP | {"content-encoding"})}
@@ -88,16 +144,6 @@ class FleetProxy:
         """The request at the SuperLink."""
         headers = [(k, v) for k, v in request.headers.items() if k.lower() not in HOP]
         return await self._client.request(request.method, request.url.path, headers=headers, content=body)
-
-
-async def _body(request: Request) -> bytes:
-    """The body, up to what is too long."""
-    body = bytearray()
-    async for chunk in request.stream():
-        body += chunk
-        if len(body) > MOST_BYTES:
-            break
-    return bytes(body)
 
 
 def server(proxy: FleetProxy, host: str, port: int, certificate: Path, key: Path) -> uvicorn.Server:
