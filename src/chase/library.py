@@ -61,11 +61,7 @@ def run_experiment(
     with chosen(own) as names, one_thread():
         values = values_of(settings) | changes | names
         full = settings_room.from_mapping(values).resolved()
-        if full.annotator == "page":
-            raise SettingsError(
-                "annotator = 'page' needs the labelling page, which only the command line serves: use "
-                f"`chase run {shlex.quote(full.data)} --annotator page`"
-            )
+        _refuse_page(full, f"chase run {shlex.quote(full.data)} --annotator page")
         title = str(settings) if isinstance(settings, str | Path) else full.data
         where = Path(out) if out is not None else new_directory(title, full.strategy)
         return _finish(Experiment.begin(full, where), on_round, report)
@@ -83,7 +79,16 @@ def resume_experiment(
 ) -> Run:
     """Resume a run. ``rounds=300`` makes it longer; objects that it was begun with must be passed again, by ``OWN``."""
     with chosen({kind: changes.pop(kind, None) for kind in OWN}) as names, one_thread():
-        return _finish(Experiment.resume(Path(directory), changes | names), on_round, report)
+        experiment = Experiment.resume(Path(directory), changes | names)
+        _refuse_page(experiment.record.settings, f"chase resume {shlex.quote(str(directory))}")
+        return _finish(experiment, on_round, report)
+
+
+def _refuse_page(settings: Settings, command: str) -> None:
+    if settings.annotator == "page":
+        raise SettingsError(
+            f"annotator = 'page' needs the labelling page, which only the command line serves: use `{command}`"
+        )
 
 
 def _finish(experiment: Experiment, on_round: OnRound, report: bool) -> Run:

@@ -133,3 +133,14 @@ def test_ctrl_c_while_workers_start_shows_no_traceback(tmp_path: Path) -> None:
     assert run.returncode == 130, err
     assert "Traceback" not in err
     assert "Resume with: chase resume" in out
+
+
+@pytest.mark.parametrize("after", [0.3, 1.0])
+def test_ctrl_c_while_the_command_itself_is_imported_ends_quietly(after: float, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "chase", "run", "digits", "--rounds", "50", "--out", str(tmp_path / "run")]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True) as run:
+        time.sleep(after)
+        run.send_signal(signal.SIGINT)
+        _, err = run.communicate(timeout=60)
+    assert run.returncode == 130, err
+    assert "Traceback" not in err

@@ -21,7 +21,10 @@ import pytest
 from PIL import Image
 from typer.testing import CliRunner
 
+import chase
+from chase.annotation.annotator import Question
 from chase.cli.main import app
+from chase.cli.people import page_beside
 from chase.core.errors import DataError, RunDirectoryError, SettingsError
 from chase.data import sources
 from chase.export.card_text import model_card
@@ -303,3 +306,61 @@ def test_a_doctor_labels_a_folder_stops_resumes_and_finds_every_label_by_its_nam
     assert kept == first | second
     assert len(kept) == 12
     assert all(truth[name] == said for name, said in kept.items())
+
+
+def test_questions_that_a_kill_kept_from_being_asked_are_asked_when_the_home_is_opened_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pictures(tmp_path / "pictures")
+    experiment = Experiment.begin(chosen(tmp_path / "pictures", test_answers=10), tmp_path / "run")
+
+    def killed(*questions: Any) -> int:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("chase.home.inbox.Inbox.file", killed)
+        with pytest.raises(KeyboardInterrupt):
+            experiment.open_home()
+    home = experiment.open_home()
+    assert home.ledger.open_count() == 10
+    anna = home.people.named("anna").id
+    home.inbox.answer(Given(home.inbox.next_for(anna, 1, shown=1)[0]["sample"], 0, anna))
+    home.close()
+    assert experiment.open_home().ledger.open_count() == 9, "none is asked twice"
+
+
+def test_a_finished_run_does_not_wait_for_answers_that_nothing_would_use(done: Path) -> None:
+    experiment = Experiment.resume(done, {})
+    home = experiment.open_home()
+    never = next(int(row) for row in experiment.world().parts[0] if not home.inbox.was_asked(int(row)))
+    home.inbox.file([Question(never, 9, 9, "margin", 0)])
+    said: list[str] = []
+    with page_beside(experiment, 0, said.append):
+        pass
+    assert not any("waits for your answers" in text for text in said)
+    assert any("1 samples still wait" in text for text in said)
+
+
+def test_the_report_does_not_say_that_nobody_has_a_class_that_nobody_knows(done: Path) -> None:
+    page = report_run(done)
+    assert page is not None
+    text = page.read_text(encoding="utf-8")
+    assert "Nobody has" not in text
+    assert "No class is known before people label." in text
+
+
+def test_python_refuses_a_run_that_needs_the_page_to_resume(done: Path) -> None:
+    with pytest.raises(SettingsError, match="use `chase resume"):
+        chase.resume_experiment(done, rounds=6)
+
+
+def test_a_learner_that_the_recommended_strategy_does_not_have_is_refused(tmp_path: Path) -> None:
+    pictures(tmp_path / "pictures")
+    with pytest.raises(SettingsError, match="leave learner out, or name a strategy"):
+        chosen(tmp_path / "pictures", learner="network")
+
+
+def test_at_most_half_of_the_samples_only_measure(tmp_path: Path) -> None:
+    pictures(tmp_path / "pictures")
+    with pytest.raises(SettingsError, match="at most half of them, 30"):
+        Experiment.begin(chosen(tmp_path / "pictures", test_answers=31), tmp_path / "run")

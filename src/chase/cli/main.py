@@ -86,7 +86,11 @@ def main() -> None:
     for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
         os.environ.setdefault(variable, "1")
     try:
-        code = commands(next(iter(sys.argv[1:]), None))(prog_name="chase", standalone_mode=False)
+        app = commands(next(iter(sys.argv[1:]), None))
+    except KeyboardInterrupt:  # importing takes seconds
+        sys.exit(130)
+    try:
+        code = app(prog_name="chase", standalone_mode=False)
         sys.exit(code if isinstance(code, int) else 0)
     except click.exceptions.NoArgsIsHelpError as error:
         error.show()

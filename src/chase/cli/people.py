@@ -14,6 +14,7 @@ from chase.home.home import INITIAL, Home, write_durably
 from chase.home.page import serving
 from chase.home.team import warnings
 from chase.run.experiment import Experiment
+from chase.run.metrics import stop_reason
 
 POLL_SECONDS = 0.1
 LABELS = "labels.csv"
@@ -33,7 +34,8 @@ def page_beside(
     with serving.serving_beside(home, serving.Address(port=port)) as where:
         for name, link in serving.links(home, where, names or ["annotator"]).items():
             say(f"{f'{name}: ' if names else ''}label {home.card.name} at {link}")
-        say(how_long(settings.waits, experiment.record.path))
+        if not stop_reason(settings, experiment.record.metrics):
+            say(how_long(settings.waits, experiment.record.path))
         told = list[str]()
 
         def wait() -> None:
@@ -42,7 +44,8 @@ def page_beside(
                 say(sentence)
             wait_for_answers(home, settings.waits)
 
-        if experiment.record.metrics:  # what was asked before the run stopped
+        done = experiment.record.metrics
+        if done and not stop_reason(settings, done):  # what was asked before the run stopped
             wait()
         yield wait
     for sentence in warnings(home):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import json
+import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
@@ -198,7 +199,9 @@ def go(experiment: Experiment, as_json: bool, page_port: int = PORT, people: Seq
 
             metrics = experiment.run(after_round)
     except KeyboardInterrupt:
-        progress.say(f"stopped; {experiment.saved_rounds} rounds are saved. Resume with: chase resume {record.path}")
+        again, saved = shlex.quote(str(record.path)), experiment.saved_rounds
+        rounds = "1 round is saved" if saved == 1 else f"{saved} rounds are saved"
+        progress.say(f"stopped; {rounds}. Resume with: chase resume {again}")
         say_labels(progress, experiment)
         say_report(progress, record.path)
         raise typer.Exit(130) from None

@@ -44,7 +44,8 @@ def _maps(run: RunData, several: bool) -> list[Markup]:
                 name if name.strip() else repr(name) for name, n in zip(classes, counts.sum(0), strict=True) if n == 0
             ]
             few = ", ".join(missing[:8]) + (f" and {len(missing) - 8} more" if len(missing) > 8 else "")
-            figures.append(html_figure(svg, shown, f"Nobody has: {few}." if missing else ""))
+            unknown = "No class is known before people label." if not counts.any() else ""
+            figures.append(html_figure(svg, shown, unknown or (f"Nobody has: {few}." if missing else "")))
     return figures
 
 

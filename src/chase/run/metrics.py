@@ -32,9 +32,10 @@ MAIN_NAMES = {"accuracy": "accuracy", "balanced-accuracy": "balanced accuracy", 
 
 NOT_MEASURED = "not measured"
 ESTIMATE_MEANS = (
-    "Estimate: each label given so far against a model that has not seen it (leave-one-out). Most samples were chosen "
-    "because the model was unsure of them, so it is usually lower than the accuracy on all samples. It is not a "
-    "measurement: for one, give test_data, or let people label some samples for it (test_answers)."
+    "Estimate: each label given so far against a model that has not seen it (leave-one-out). The labelled samples are "
+    "those that a strategy chose, not a random draw, so it can be far from the accuracy on all samples. It is no "
+    "measurement. To measure the accuracy, begin a run with test_data, or with test_answers: people then also label "
+    "some samples that are drawn at random."
 )
 
 

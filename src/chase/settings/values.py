@@ -59,6 +59,12 @@ class Settings(  # the last group first: pydantic collects the fields of the las
     def resolved(self) -> Settings:
         """The same with the method's own choices filled in, and the choices checked together."""
         if self.strategy == RECOMMENDED:
+            if self.learner == "network" and "learner" in self.model_fields_set:
+                raise SettingsError(
+                    f"strategy '{RECOMMENDED}' stands for learner = '{RECOMMENDATION['learner']}' with strategy "
+                    f"'{RECOMMENDATION['strategy']}', and learner = 'network' was given: leave learner out, or name a "
+                    "strategy (--strategy chase)"
+                )
             return self.model_copy(update=RECOMMENDATION).resolved()
         method, whole_pool = find_method(self.strategy), self.form == "cycles"
         fill: dict[str, Any] = {

@@ -26,10 +26,15 @@ TO_MEASURE = "random draw"
 def open_home(run: Path, world: World, data: DataSet, client: ClientId) -> Home:
     """The home of the client, or of all of them, made when it is first needed."""
     path = run / HOME
-    if (path / "client.json").exists():
-        return Home(path)
-    members = range(world.settings.clients) if client == ALL_CLIENTS else [client]
     to_measure = answer_rows(world.settings, data)
+    home = Home(path) if (path / "client.json").exists() else _create(path, world, data, client, to_measure)
+    missing = [sample for sample in to_measure.tolist() if not home.inbox.was_asked(sample)]  # a kill came between
+    home.inbox.file([Question(sample, 0, 0, TO_MEASURE, 0) for sample in missing])
+    return home
+
+
+def _create(path: Path, world: World, data: DataSet, client: ClientId, to_measure: SampleIds) -> Home:
+    members = range(world.settings.clients) if client == ALL_CLIENTS else [client]
     ids = np.unique(np.concatenate([to_measure, *(world.parts[member] for member in members)]))
     texts, whose = data.train_texts, f"{data.name}, {who_labels(world.settings, data)}"
     card = HomeCard(
@@ -58,9 +63,7 @@ def open_home(run: Path, world: World, data: DataSet, client: ClientId) -> Home:
         keep_texts(path, names, [texts[row] for row in ids.tolist()])
     if names is not None and data.train_files is not None:
         keep_files(path, names, [data.train_files[row] for row in ids.tolist()])
-    home = Home.create(path, card, ids, inputs, names, initial)
-    home.inbox.file([Question(sample, 0, 0, TO_MEASURE, 0) for sample in to_measure.tolist()])
-    return home
+    return Home.create(path, card, ids, inputs, names, initial)
 
 
 def answers_to(home: Home, rows: SampleIds) -> NDArray[np.int64]:

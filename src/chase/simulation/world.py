@@ -137,7 +137,10 @@ def left_out(settings: Settings, data: DataSet, parts: Sequence[SampleIds]) -> l
     if unknown == held + apart:
         return said
     gone = unknown - held - apart
-    return [*said, f"{gone} samples without a label are left out: a simulated annotator could not label them"]
+    why = (
+        "they belong to nobody who takes part" if settings.people_only else "a simulated annotator could not label them"
+    )
+    return [*said, f"{gone} samples without a label are left out: {why}"]
 
 
 def load_data(settings: Settings) -> DataSet:
@@ -191,10 +194,10 @@ def answer_rows(settings: Settings, data: DataSet) -> SampleIds:
     if not settings.test_answers:
         return np.empty(0, dtype=np.int64)
     free = np.flatnonzero(data.train_labels < 0)
-    if settings.test_answers >= free.size:
+    if settings.test_answers > free.size // 2:
         raise SettingsError(
             f"test_answers = {settings.test_answers}, but '{data.name}' has only {free.size} samples without a label: "
-            "leave some to learn from"
+            f"at most half of them, {free.size // 2}, can be kept to measure with"
         )
     draw = rng(settings.seed, "test-answers").choice(free, size=settings.test_answers, replace=False)
     return np.sort(draw).astype(np.int64)
