@@ -118,7 +118,12 @@ def test_a_first_request_works_with_no_label_at_all(digits: DataSet, tmp_path: P
     assert lines[0]["labels"] == 0
     assert lines[-1]["labels"] == 40
     assert lines[-1]["test_accuracy"] > 0.4
-    assert any("labels of 0 classes are known so far" in note for note in experiment.notes)
+    said = "labels of 0 classes are known so far"
+    assert not any(said in note for note in experiment.notes), "no longer true at the end"
+    short = closed(strategy="typical", initial_labels=0.0, rounds=1)
+    ended = Experiment(Record.create(tmp_path / "short", short), digits, [])
+    ended.run()
+    assert any(said in note for note in ended.notes)
 
 
 def test_metrics_say_which_ridge_and_temperature_and_how_calibrated(digits: DataSet, tmp_path: Path) -> None:
