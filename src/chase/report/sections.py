@@ -9,6 +9,12 @@ import numpy as np
 
 from chase.report import plots, tables
 from chase.report.cells import Number, number
+from chase.report.class_figures import (
+    class_accuracy_by_round,
+    classes_at_the_end,
+    labels_by_class,
+    last_by_class,
+)
 from chase.report.markup import Markup, html_figure, html_table, markup
 from chase.report.measured import has_estimate
 from chase.report.notes import run_notes
@@ -30,7 +36,6 @@ from chase.report.runs import (
 from chase.report.style import POOLS, Fill, Look
 from chase.run.metrics import ESTIMATE, ESTIMATE_MEANS, NOT_MEASURED, estimate_in_words
 
-MANY_CLASSES = 20
 MANY_CLIENTS = 40
 """More clients are shown as distributions, not one by one."""
 CARDS = 4
@@ -283,11 +288,11 @@ def classes_section(methods: Sequence[MethodRuns]) -> Section | None:
     """Accuracy by class at the end and over rounds, and the classes of the labels that people gave."""
     names = methods[0].first.classes
     comparable = [
-        m for m in methods if m.first.classes == names and any(_last_by_class(run) is not None for run in m.runs)
+        m for m in methods if m.first.classes == names and any(last_by_class(run) is not None for run in m.runs)
     ]
     if not comparable or not names:
         return None
-    figures = [_classes_at_the_end(comparable, names), _labels_by_class(comparable, names)]
+    figures = [classes_at_the_end(comparable, names), labels_by_class(comparable, names)]
     for method in comparable:
         x, values = class_accuracy_by_round(method)
         if x.size > 1:
@@ -295,68 +300,6 @@ def classes_section(methods: Sequence[MethodRuns]) -> Section | None:
             svg = plots.heat_map(title, "round", "class", names, x, 100.0 * values, "accuracy (%)", 100.0)
             figures.append(html_figure(svg, title))
     return Section("classes", "Classes", grid([f for f in figures if f]))
-
-
-def _last_by_class(run: RunData) -> Numbers | None:
-    known = [line["per_class"] for line in run.metrics if line.get("per_class")]
-    return np.array([np.nan if v is None else v for v in known[-1]], dtype=np.float64) if known else None
-
-
-def _mean(rows: Sequence[Numbers]) -> Numbers:
-    """The mean by place over the rows that have a value there; NaN where none has."""
-    table = np.stack(rows)
-    count = np.isfinite(table).sum(axis=0)
-    mean: Numbers = np.where(count > 0, np.nansum(table, axis=0) / np.maximum(count, 1), np.nan)
-    return mean
-
-
-def _classes_at_the_end(methods: Sequence[MethodRuns], names: Sequence[str]) -> Markup:
-    values = {}
-    for method in methods:
-        values[method.label] = 100.0 * _mean([v for run in method.runs if (v := _last_by_class(run)) is not None])
-    title = "Accuracy by class, last round"
-    if len(names) <= MANY_CLASSES:
-        return html_figure(plots.dots(title, "class", "accuracy (%)", names, values), title)
-    at = np.arange(1.0, len(names) + 1)
-    curves = [plots.Curve(label, at, s := np.sort(v), s, s) for label, v in values.items()]
-    return html_figure(
-        plots.lines(title, "classes, from worst to best", "accuracy (%)", curves),
-        title,
-        f"{len(names)} classes, sorted for each method on its own.",
-    )
-
-
-def _labels_by_class(methods: Sequence[MethodRuns], names: Sequence[str]) -> Markup:
-    counts = {}
-    for method in methods:
-        rows = []
-        for run in method.runs:
-            given = [int(line["label"]) for line in run.selections if line.get("label") is not None]
-            rows.append(np.bincount(given, minlength=len(names))[: len(names)].astype(np.float64))
-        counts[method.label] = np.mean(rows, axis=0)
-    if not any(row.any() for row in counts.values()):
-        return Markup()
-    title = "Labels by class"
-    caption = "What people answered, without initial labels."
-    if len(names) <= MANY_CLASSES:
-        return html_figure(plots.dots(title, "class", "labels", names, counts), title, caption)
-    at = np.arange(1.0, len(names) + 1)
-    curves = [plots.Curve(label, at, s := np.sort(v), s, s) for label, v in counts.items()]
-    return html_figure(plots.lines(title, "classes, from fewest to most", "labels", curves), title, caption)
-
-
-def class_accuracy_by_round(method: MethodRuns) -> tuple[Numbers, Numbers]:
-    """(rounds, mean accuracy over runs (classes, rounds)) of the evaluated rounds that all runs share."""
-    shared = set(method.shared_rounds().tolist())
-    by_round: dict[int, list[Numbers]] = {}
-    for run in method.runs:
-        for line in run.metrics:
-            if line["round"] in shared and line.get("per_class"):
-                row = np.array([np.nan if v is None else v for v in line["per_class"]], dtype=np.float64)
-                by_round.setdefault(line["round"], []).append(row)
-    if not by_round:
-        return np.empty(0), np.empty((0, 0))
-    return np.array(sorted(by_round), dtype=np.float64), np.stack([_mean(by_round[r]) for r in sorted(by_round)]).T
 
 
 def clients_section(methods: Sequence[MethodRuns]) -> Section | None:
