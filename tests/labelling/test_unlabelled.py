@@ -364,3 +364,9 @@ def test_at_most_half_of_the_samples_only_measure(tmp_path: Path) -> None:
     pictures(tmp_path / "pictures")
     with pytest.raises(SettingsError, match="at most half of them, 30"):
         Experiment.begin(chosen(tmp_path / "pictures", test_answers=31), tmp_path / "run")
+
+
+def test_a_test_set_that_comes_later_is_refused_with_the_true_reason(done: Path, tmp_path: Path) -> None:
+    pictures(tmp_path / "more", 4)
+    with pytest.raises(RunDirectoryError, match=r"began without it.*start a new run with it"):
+        Experiment.resume(done, {"test_data": str(tmp_path / "more"), "rounds": 6})

@@ -67,7 +67,13 @@ def locate(run: Path, settings: Settings) -> Settings:
     found: dict[str, str] = {}
     if settings.data in SENT:
         return settings
-    places = _read(run).get("places", {})
+    known = _read(run)
+    places = known.get("places", {})
+    if "places" in known and settings.test_data and "test_data" not in places:
+        raise RunDirectoryError(
+            f"test_data = {settings.test_data}, but {run} began without it, and what a run is measured on stays the "
+            "same: start a new run with it"
+        )
     for key in PATHS:
         # A name without a slash looks like a path only while the file is there; the run knows what it was.
         if (key in places or is_path(settings, key)) and not Path(getattr(settings, key)).exists():
