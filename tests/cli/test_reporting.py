@@ -32,7 +32,7 @@ def test_a_stopped_run_has_a_report_of_what_is_saved(chase, tmp_path, monkeypatc
     out = tmp_path / "r"
     done = chase("run", "digits", "--set", "rounds=3", *SMALL, "--out", out)
     assert done.code == 130
-    assert f"stopped; 1 rounds are saved. Resume with: chase resume {out}" in done.out
+    assert f"stopped; 1 round is saved. Resume with: chase resume {out}" in done.out
     assert f"report: {out}/report.html" in done.out
     assert (out / "report.html").is_file()
 

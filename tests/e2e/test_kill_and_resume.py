@@ -155,6 +155,7 @@ def test_ctrl_c_ends_cleanly_and_says_how_to_go_on(tmp_path: Path, more: tuple[s
     assert process.returncode == 130
     assert complained == ""
     saved = max(int(p.stem) for p in (out / "checkpoint").glob("[0-9]*.json"))
-    assert f"stopped; {saved} rounds are saved. Resume with: chase resume {out}" in said
+    rounds = "1 round is saved" if saved == 1 else f"{saved} rounds are saved"
+    assert f"stopped; {rounds}. Resume with: chase resume {out}" in said
     assert Experiment.resume(out).saved_rounds == saved
     shutil.rmtree(out)
