@@ -7,7 +7,7 @@ READY := $(VENV)/.ready
 
 # pip compiles every file that it installs on one core; here two thirds of them are compiled, on all cores. Some
 # packages ship files that are no Python of this version, which is no error.
-$(READY): pyproject.toml constraints.txt
+$(READY): pyproject.toml constraints.txt setup.py $(wildcard src/chase/learning/native/*.[ch])
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt -e ".[dev]"
 	$(BIN)/python -W ignore -m compileall -q -j 0 -x '/tests?/' $(VENV)/lib src >/dev/null || true

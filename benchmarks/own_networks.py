@@ -84,7 +84,7 @@ def networks() -> dict[str, tuple[nn.Module, Samples]]:
 
 def step_ms(net: nn.Module, samples: Samples, plain: bool) -> float:
     """Processor milliseconds of a step of ten."""
-    net.plain_kernels = plain  # type: ignore[assignment]
+    net.kernels = "plain" if plain else "auto"  # type: ignore[assignment]
     rows = torch.arange(LABELED)
     job = TrainingTask(samples, rows, rows % 10, rows[:0], None, False, 0, ("bench",))
     plan = TrainingOptions(EPOCHS, 10, 0.01, 0.5, 0.0, 0.0)

@@ -4,6 +4,7 @@
     python -m benchmarks.population size 10000 workers one size
     python -m benchmarks.population flower 10000       Flower's simulation runtime (extra flwr[simulation])
     python -m benchmarks.population nodes 10000        two Ray nodes against ``workers`` (extra ray)
+    python -m benchmarks.population known 10000        rounds of 100 clients of 10,000 and of 100,000
 
 Seconds of a round are wall clock without evaluation, which does not depend on the clients; processor seconds are those
 of all processes and say what a round costs on a machine that does other things as well. The fixed cost of a client is
@@ -30,6 +31,8 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.common import generated
+from benchmarks.known import compare_known
+from benchmarks.nodes import compare
 from chase.client.build import build_net
 from chase.client.choose import training_plan
 from chase.data.resident import DataSet
@@ -196,28 +199,21 @@ def flower(clients: int) -> dict[str, Any]:
     return {"clients": clients, "took_part": took, "seconds_per_round": seconds, "turns_per_second": took / seconds}
 
 
+MEDIUM = {"share_of_clients": 0.1, "local_epochs": 5, "batch_size": 32}
+"""A turn of 20 steps: 1,000 clients of 500 samples, a tenth of them per round."""
+
+
 def nodes(clients: int) -> dict[str, Any]:
-    """Two Ray nodes of one core each on this machine against two workers, in turns: seconds per round of each."""
-    import ray
-    from ray.cluster_utils import Cluster
+    """Two Ray nodes of one core each against two workers: rounds of small clients, and of as many medium ones."""
+    small = compare(settings_for(clients, "workers", workers=2), SAMPLES)
+    medium = compare(settings_for(clients // 10, "workers", workers=2, **MEDIUM), 10 * SAMPLES, 23)
+    return {**small, "medium": medium}
 
-    from chase.simulation import cluster
 
-    cluster.need_ray()
-    made = Cluster(initialize_head=True, head_node_args={"num_cpus": 0})
-    found: dict[str, list[dict[str, Any]]] = {"workers": [], "ray": []}
-    try:
-        for _ in range(2):
-            made.add_node(num_cpus=1)
-        for _ in range(2):
-            found["workers"].append(size(clients, "workers", workers=2))
-            found["ray"].append(size(clients, "ray", workers=2, ray_address=made.address))
-            ray.shutdown()
-    finally:
-        ray.shutdown()
-        made.shutdown()
-    seconds = {engine: min(row["seconds_per_round"] for row in rows) for engine, rows in found.items()}
-    return {"clients": clients, **seconds, "ray_against_workers": seconds["ray"] / seconds["workers"]}
+def known(clients: int) -> dict[str, Any]:
+    """As many clients of ten times as many: what a round costs may depend on those who take part only."""
+    shares = ((clients, 0.01), (10 * clients, 0.001))
+    return compare_known([settings_for(n, "workers", workers=2, share_of_clients=s) for n, s in shares], SAMPLES)
 
 
 BARS = (
@@ -232,6 +228,11 @@ BARS = (
         "seconds to resume to the end of a round, 100,000",
         "under 10",
         lambda r: r["sizes"][100_000]["resume_seconds_with_a_round"],
+    ),
+    (
+        "processor ms per client, ten times as many clients known",
+        "about 1 time",
+        lambda r: r["known"]["many_against_few"],
     ),
     ("turns per second against Flower's simulation", "at least 20", lambda r: r["times_flower"]),
     ("seconds per round on two Ray nodes against workers", "at most 1", lambda r: r["nodes"]["ray_against_workers"]),
@@ -265,11 +266,13 @@ def run(quick: bool) -> dict[str, Any]:
     compared = 1_000 if quick else 10_000
     sizes = [apart("size", str(n), "workers") for n in (SIZES[:2] if quick else SIZES)]
     theirs, both = apart("flower", str(compared)), apart("nodes", str(compared))
+    exists = apart("known", str(compared))
     ours = next(found for found in sizes if found["clients"] == compared)
     return {
         "population": sizes,
         "flower": theirs,
         "nodes": both,
+        "known": exists,
         "times_flower": ours["turns_per_second"] / theirs["turns_per_second"],
     }
 
@@ -279,7 +282,7 @@ if __name__ == "__main__":
         result = run(False)
         print(json.dumps(result, indent=2))
         show(result)
-    elif sys.argv[1] in ("flower", "nodes"):
-        print(json.dumps({"flower": flower, "nodes": nodes}[sys.argv[1]](int(sys.argv[2]))))
+    elif sys.argv[1] in ("flower", "nodes", "known"):
+        print(json.dumps({"flower": flower, "nodes": nodes, "known": known}[sys.argv[1]](int(sys.argv[2]))))
     else:
         print(json.dumps(size(int(sys.argv[2]), sys.argv[3] if len(sys.argv) > 3 else "workers")))

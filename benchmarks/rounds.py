@@ -19,7 +19,7 @@ def measure_at(data: DataSet, labels: int, rounds: int, **changes: Any) -> list[
 
 
 def methods_at(data: DataSet, labels: int, repeats: int, rounds: int) -> dict[str, Any]:
-    """Seconds a round and by phase for each method, the methods taking turns."""
+    """Seconds per round and by phase for each method, the methods taking turns."""
     runs: dict[str, list[dict[str, Any]]] = {method: [] for method in METHODS}
     for _ in range(repeats):
         for method in METHODS:

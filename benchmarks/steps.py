@@ -1,7 +1,7 @@
-"""Hand-written steps and passes against autograd, in processor time: ``python -m benchmarks.steps``.
+"""Steps and passes by the compiled kernel, the fused steps and autograd, in processor time.
 
-One turn of five epochs on 600 random images, batches of ten, for each labelled loss that has a fused form; then
-passes over 2,000 images. Both kinds alternate in one process, so a busy machine slows both.
+``python -m benchmarks.steps``: one turn of five epochs on 600 random images, batches of ten, for each labelled loss
+that has a fused form; then passes over 2,000 images. All kinds alternate in one process, so a busy machine slows all.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from chase.models.net import Net
 
 SHAPES = {"mnist-cnn": (1, 28, 28), "cifar-cnn": (3, 32, 32)}
 LABELED, EPOCHS, POOL, REPEATS = 600, 5, 2000, 3
+KINDS = ("compiled", "fused", "plain")
 
 
 def seconds(work: Callable[[], object]) -> float:
@@ -56,33 +57,34 @@ def passes(net: Net, samples: Samples) -> dict[str, float]:
     return {name: seconds(work) / POOL * 1e6 for name, work in kinds.items()}
 
 
-def measure(name: str) -> dict[str, tuple[float, float]]:
-    """What -> (fused, autograd), medians over the repeats."""
+def measure(name: str) -> dict[str, dict[str, float]]:
+    """What -> the median of each kind over the repeats."""
     samples = generated(name, POOL, SHAPES[name]).train
-    found: dict[str, tuple[list[float], list[float]]] = {}
+    found: dict[str, dict[str, list[float]]] = {}
     for _ in range(REPEATS):
-        for plain in (False, True):
+        for kind in KINDS:
             net = with_taps(build(NetSpec(name, SHAPES[name], 10, 0.5), 0))
-            net.plain_kernels = plain
+            net.kernels = kind
             figures = {
                 "step, ms": turn(net, samples, False),
                 "step with loss prediction, ms": turn(net, samples, True),
                 **passes(net, samples),
             }
             for what, value in figures.items():
-                found.setdefault(what, ([], []))[plain].append(value)
-    return {what: (median(fused), median(plain)) for what, (fused, plain) in found.items()}
+                found.setdefault(what, {}).setdefault(kind, []).append(value)
+    return {what: {kind: median(values) for kind, values in row.items()} for what, row in found.items()}
 
 
 def main() -> None:
     """Measure and show."""
     torch.set_num_threads(1)
     table = Table(title="processor time on one core", title_justify="left")
-    for column in ("network", "what", "fused", "autograd", "ratio"):
+    for column in ("network", "what", *KINDS, "fused", "plain"):
         table.add_column(column, justify="left" if column in ("network", "what") else "right")
     for name in SHAPES:
-        for what, (fused, plain) in measure(name).items():
-            table.add_row(name, what, f"{fused:.2f}", f"{plain:.2f}", f"{plain / fused:.1f}")
+        for what, row in measure(name).items():
+            times = [row[kind] / row["compiled"] for kind in ("fused", "plain")]
+            table.add_row(name, what, *(f"{row[kind]:.2f}" for kind in KINDS), *(f"{t:.1f} x" for t in times))
     Console(highlight=False).print(table)
 
 

@@ -111,7 +111,7 @@ class Site:
     ) -> None:
         self.samples, self.truth = blobs(count)
         self.net = tiny_net()
-        self.net.plain_kernels = True  # the hook below sees autograd's forward passes
+        self.net.kernels = "plain"  # the hook below sees autograd's forward passes
         self.weights = get_weights(self.net)
         start = ClientState.start(np.arange(count), np.arange(labeled), self.truth[:labeled])
         self.store, self.person = Memory(start), Person(self.truth, at_once)

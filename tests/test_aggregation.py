@@ -23,6 +23,7 @@ from chase.server.aggregation import (
     fed_adam,
     fed_avg,
     fed_avg_m,
+    in_blocks,
 )
 from chase.server.server import Server
 
@@ -169,7 +170,7 @@ def uneven_parts(clients: int = 3 * BLOCK + 5) -> list[tuple[int, dict[str, np.n
 
 def test_blocks_in_any_order_of_arrival_give_the_same_bits() -> None:
     parts = uneven_parts()
-    blocks = [block_sum(parts[at : at + BLOCK]) for at in range(0, len(parts), BLOCK)]
+    blocks = [block_sum(at // BLOCK, parts[at : at + BLOCK]) for at in range(0, len(parts), BLOCK)]
     want = average(parts)["w"].tobytes()
     assert average(parts[::-1])["w"].tobytes() == want
     for order in ([0, 1, 2, 3], [3, 2, 1, 0], [2, 0, 3, 1]):
@@ -182,7 +183,7 @@ def test_blocks_in_any_order_of_arrival_give_the_same_bits() -> None:
 
 def test_a_sum_is_forgotten_once_all_before_it_are_there() -> None:
     parts = uneven_parts()
-    blocks = [block_sum(parts[at : at + BLOCK]) for at in range(0, len(parts), BLOCK)]
+    blocks = [block_sum(at // BLOCK, parts[at : at + BLOCK]) for at in range(0, len(parts), BLOCK)]
     running = RunningSum(range(4))
     running.add(blocks[1])
     assert len(running._early) == 1
@@ -197,10 +198,15 @@ def test_the_order_within_a_block_is_by_id_and_blocks_are_summed_apart() -> None
     """1e30 and -1e30 cancel only beside each other: in one block, not across two."""
     parts = [(0, some(1e30), 1.0), (2, some(3.0), 1.0), (1, some(-1e30), 1.0)]
     assert average(parts)["w"][0] == 1.0
-    apart = [(0, some(1e30), 1.0), (1, some(3.0), 1.0), (BLOCK, some(-1e30), 1.0)]
-    assert average(apart)["w"][0] == 0.0
-    with pytest.raises(UpdateError, match="belong to 2"):
-        block_sum(apart)
+    far = [(0, some(1e30), 1.0), (1, some(3.0), 1.0), (BLOCK, some(-1e30), 1.0)]
+    assert average(far, range(BLOCK + 1))["w"][0] == 0.0
+
+
+def test_blocks_hold_so_many_of_the_clients_of_a_round_however_far_apart_their_ids_are() -> None:
+    clients = range(5, 100 * BLOCK, 50)
+    numbers = in_blocks(reversed(clients))
+    assert [numbers[client] for client in clients] == [place // BLOCK for place in range(len(clients))]
+    assert in_blocks(range(3 * BLOCK)) == {client: client // BLOCK for client in range(3 * BLOCK)}
 
 
 def test_weights_of_clients() -> None:

@@ -36,6 +36,17 @@ def test_before_any_round_there_is_nothing(tmp_path: Path) -> None:
     assert Checkpoint(tmp_path / "none").latest() == (None, [])
 
 
+def test_several_states_are_read_together_and_a_damaged_one_is_named(path: Path) -> None:
+    checkpoint = Checkpoint(path)
+    where = [checkpoint.where(client) for client in (0, 1)]
+    assert checkpoint.read_blobs(where) == {saved: checkpoint.read_blob(saved) for saved in where}
+    assert checkpoint.read_blobs([]) == {}
+    segment = path / where[1].segment
+    segment.write_bytes(bytes(segment.stat().st_size))
+    with pytest.raises(CheckpointError, match="is damaged"):
+        checkpoint.read_blobs(where)
+
+
 def test_the_newest_round_is_read(path: Path) -> None:
     checkpoint = Checkpoint(path)
     manifest, problems = checkpoint.latest()

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,14 @@ from chase.report.runs import read_run
 from chase.run.experiment import Experiment
 from chase.run.metrics import stop_reason
 from chase.run.record import Record
-from chase.simulation.world import PARTITIONS, last_request
+from chase.simulation.world import (
+    PARTITIONS,
+    count_coverage,
+    expected_turns,
+    last_request,
+    shortages,
+    split_among_clients,
+)
 
 Lines = list[dict[str, Any]]
 
@@ -313,3 +321,28 @@ def test_a_run_that_exists_is_not_touched(digits: DataSet, tmp_path: Path) -> No
     with pytest.raises(RunDirectoryError, match="holds a run already"):
         Experiment.begin(small_settings(seed=5), tmp_path / "run")
     assert {p: p.read_bytes() for p in (tmp_path / "run").rglob("*") if p.is_file()} == before
+
+
+def test_clients_without_unlabelled_samples_are_told_apart_and_a_share_of_the_clients_counts(digits: DataSet) -> None:
+    """A client that takes part in one round of ten asks as rarely; one that holds no unlabelled sample never does."""
+    every = small_settings(clients=10, rounds=40, budget=10, strategy="random")
+    some = every.model_copy(update={"share_of_clients": 0.1})
+    table = count_coverage(every, digits, split_among_clients(every, digits))
+    (note,) = shortages(every, table)
+    assert "if they take part in every round" in note
+    assert shortages(some, table) == []
+    assert expected_turns(some) == 4.0
+    assert expected_turns(some.model_copy(update={"away": 0.5, "take_part": 0.5})) == 2.0
+    assert expected_turns(every.model_copy(update={"away": 0.25})) == 30.0
+
+    labeled = table.labeled.copy()
+    labeled[3, 0] += table.samples[3] - labeled[3].sum()
+    full = replace(table, labeled=labeled)
+    assert shortages(some, full) == [
+        f"1 of 10 clients have no unlabelled sample, so they never ask: client {table.clients[3]} first"
+    ]
+    first, second = shortages(every.model_copy(update={"share_of_clients": 0.5, "rounds": 80}), full)
+    assert first.startswith("1 of 10 clients have no unlabelled sample")
+    assert (
+        "9 of 10 clients run out of samples to ask for before round 80, if they take part in 40 rounds each" in second
+    )

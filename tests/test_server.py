@@ -63,6 +63,10 @@ def test_a_client_with_more_than_twice_its_equal_share_is_warned_of_once() -> No
     (note,) = uneven.notes
     assert "from round 1 on client 3 has 75% of the average of 4 clients" in note
     assert "client_weights=equal" in note
+    named = server()
+    named.names = ["ann", "ben", "eve", "dan"]
+    named.aggregate(named.orders(1), [update(c, 9 if c == 3 else 1, 0.0, 0.0) for c in range(4)])
+    assert "on client dan has 75%" in named.notes[0]
 
 
 def test_a_round_without_updates_keeps_the_model() -> None:

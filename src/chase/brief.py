@@ -16,6 +16,7 @@ COMMANDS = {
     "report": "Compare any number of runs on one self-contained HTML page.",
     "export": "Write the model of a run as files that do not need chase.",
     "predict": "Predict the class of images, texts or rows of a table.",
+    "evaluate": "Measure a run's model on labelled data of your own.",
     "demo": "Compare the recommended method with CHASe and random selection.",
     "list": "List presets, data sets, strategies, networks and settings; or explain one setting.",
     "watch": "Watch a run or a study in the terminal.",

@@ -21,6 +21,7 @@ from chase.run.experiment import Experiment
 from chase.run.metrics import Metrics
 from chase.server.aggregation import ServerRule
 from chase.settings import Settings
+from chase.simulation import recommended
 
 OnRound = Callable[[Metrics], None]
 Own = Any
@@ -46,8 +47,8 @@ def run_experiment(
 ) -> Run:
     """Run an experiment in a new directory and read it back.
 
-    ``settings`` is a preset, a TOML file, a mapping or a ``Settings``; ``changes`` are further settings by
-    name. What follows ``on_round`` (called with the metrics of each finished round) may be a name or an object.
+    ``settings`` is a preset, a TOML file, own data by its path, a mapping or a ``Settings``; ``changes`` are further
+    settings by name. What follows ``on_round`` (called with the metrics of each finished round) is a name or an object.
     """
     own = {
         "data": data,
@@ -59,7 +60,7 @@ def run_experiment(
         "loss": loss,
     }
     with chosen(own) as names, one_thread():
-        values = values_of(settings) | changes | names
+        values = values_of(settings, changes | names) | changes | names
         full = settings_room.from_mapping(values).resolved()
         _refuse_page(full, f"chase run {shlex.quote(full.data)} --annotator page")
         title = str(settings) if isinstance(settings, str | Path) else full.data
@@ -68,8 +69,11 @@ def run_experiment(
 
 
 def load_settings(settings: str | Path | Mapping[str, Any] = "digits", **changes: Any) -> Settings:
-    """Settings of a preset, a TOML file or a mapping, with changes; what a method decides stays open until it runs."""
-    found = settings_room.from_mapping(values_of(settings) | changes)
+    """Settings of a preset, a TOML file, a mapping, or those recommended for own data at a path, with changes.
+
+    What a method decides stays open until it runs.
+    """
+    found = settings_room.from_mapping(values_of(settings, changes) | changes)
     found.resolved()  # refuses what does not go together
     return found
 
@@ -108,13 +112,16 @@ def chosen(own: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         yield names | passed
 
 
-def values_of(settings: str | Path | Settings | Mapping[str, Any]) -> dict[str, Any]:
-    """Settings in any form, as plain values; what a ``Settings`` leaves at its default stays open."""
+def values_of(settings: str | Path | Settings | Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings in any form, as plain values; what a ``Settings`` leaves at its default stays open.
+
+    ``changes`` are what the user says of own data at a path.
+    """
     if isinstance(settings, Settings):
         return settings.model_dump(exclude_unset=True)
     if isinstance(settings, Mapping):
         return settings_room.flatten(settings)
-    return settings_room.values_of(str(settings))
+    return recommended.values_of(str(settings), changes)
 
 
 def new_directory(preset: str, what: str) -> Path:

@@ -276,3 +276,11 @@ finally:
 def test_a_run_loads_nothing_that_it_does_not_need(tmp_path):
     run = subprocess.run([sys.executable, "-c", RUN_DIGITS], capture_output=True, text=True, cwd=tmp_path)
     assert run.returncode == 0, run.stderr
+
+
+@pytest.mark.parametrize("words", [("--strategy", "random"), ("--strategy", "margin", "--set", "learner=network")])
+def test_texts_run_by_their_path_with_a_network_too(chase, tmp_path, words):
+    rows = "".join(f"{'good' if n % 2 else 'bad'} thing number {n},{'ab'[n % 2]}\n" for n in range(40))
+    (tmp_path / "x.csv").write_text("text,label\n" + rows)
+    done = chase("run", tmp_path / "x.csv", "--out", tmp_path / "run", "--rounds", "1", *words)
+    assert (done.code, done.err) == (0, "")

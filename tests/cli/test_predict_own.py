@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from PIL import Image
 
+from chase.export.card_text import model_card
 from chase.export.trained import read_trained
 
 
@@ -46,11 +51,26 @@ def test_the_exported_programs_and_the_card_agree_with_the_run(chase, table_run,
     assert "| class | sensitivity | specificity | AUC | test samples |" in card
     assert "| site | samples | initial labels | accuracy on its classes |" in card
     assert "to be filled in" in card
+    assert "- input: rows of a table with the columns score (number), sex (one of f, m)\n" in card
     assert "| a |" in card
     best = read_trained(table_run, "best")
     scores = [line["test_accuracy"] for line in best.metrics]
     assert best.test_accuracy == max(scores)
     assert best.round == scores.index(max(scores)) + 1
+
+
+def test_the_card_of_the_best_round_has_interval_baseline_and_sensitivity(chase, table_run):
+    metrics = table_run / "metrics.jsonl"
+    lines = [json.loads(line) for line in metrics.read_text().splitlines()]
+    lines[1] |= {"test_accuracy": 23 / 24, "per_class": [1.0, 11 / 12]}  # so that the best is not the last
+    lines[2] |= {"test_accuracy": 0.5}
+    metrics.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    shown = model_card(replace(read_trained(table_run), round=2, metrics=tuple(lines)))
+    assert "- accuracy: 95.8% (95 % interval 79.8% to 99.3%, 24 test samples)" in shown
+    assert "- always the most frequent class: 50.0%" in shown
+    assert "- balanced accuracy: 95.8%" in shown
+    assert "| b | 91.7% | 12 |" in shown
+    assert "The round was chosen by these figures, so they are somewhat too good for new samples." in shown
 
 
 def test_a_folder_goes_on_past_a_bad_file_and_says_so(chase, tmp_path):
@@ -73,6 +93,28 @@ def test_a_folder_goes_on_past_a_bad_file_and_says_so(chase, tmp_path):
     assert sum(p["class"] is not None for p in found) == 39
     report = (tmp_path / "run" / "report.html").read_text()
     assert "What was asked" not in report  # own samples stay out of reports unless gallery=true
+
+
+@pytest.mark.parametrize("column", ["", "patient"])
+def test_pictures_that_the_table_of_the_run_names_are_called_as_there(chase, tmp_path, monkeypatch, column):
+    (tmp_path / "scans").mkdir()
+    lines = []
+    for n in range(40):
+        Image.fromarray(np.full((8, 8), 40 + n + 120 * (n % 2), dtype=np.uint8)).save(tmp_path / f"scans/{n:02}.png")
+        lines.append(f"./scans/{n:02}.png,{'ab'[n % 2]}" + (f",P{n:02}" if column else ""))
+    head = "image,label" + (f",{column}" if column else "")
+    (tmp_path / "items.csv").write_text("\n".join([head, *lines]) + "\n")
+    sets = ("--set", "id_column=patient") if column else ()
+    assert chase("run", tmp_path / "items.csv", "--out", tmp_path / "run", "--rounds", "2", *sets).code == 0
+    asked = [json.loads(line)["name"] for line in (tmp_path / "run" / "selections.jsonl").read_text().splitlines()]
+    Image.new("L", (8, 8)).save(tmp_path / "scans" / "new.png")
+    found = {p["id"] for p in json.loads(chase("predict", tmp_path / "run", tmp_path / "scans", "--json").out)}
+    assert asked
+    assert set(asked) < found
+    assert "new.png" in found  # the table does not have it
+    monkeypatch.chdir(tmp_path / "scans")
+    (one,) = json.loads(chase("predict", "../run", "07.png", "--json").out)
+    assert one["id"] == ("P07" if column else "./scans/07.png")
 
 
 def test_bad_rows_and_missing_paths_do_not_stop_the_others(chase, table_run, tmp_path):
@@ -133,3 +175,33 @@ def test_predict_can_be_told_which_column_is_what(chase, tmp_path):
     assert chase("export", tmp_path / "run").code == 0
     card = (tmp_path / "run" / "export" / "MODEL_CARD.md").read_text()
     assert card.startswith("# Model card: closed-form learner on x.csv\n")
+
+
+def loaded(export, *files):
+    """What the exported loader says, with its exit code, in a process that cannot import chase."""
+    command = [sys.executable, "-I", str(export / "load_model.py"), *map(str, files)]
+    env = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=env)
+    return done.returncode, [line.split("\t") for line in done.stdout.splitlines()], done.stderr
+
+
+def test_an_exported_model_of_a_table_reads_tables_without_chase(chase, table_run, tmp_path):
+    (tmp_path / "new.csv").write_text('sex;"patient";score\nm;x1;0,0\nf;x2;3.1\n;"x\n3";NA\nx;x4;1.5\n')
+    done = chase("export", table_run)
+    assert "load_model.py ROWS.csv" in done.out
+    here = json.loads(chase("predict", table_run, tmp_path / "new.csv", "--json").out)
+    code, lines, said = loaded(table_run / "export", tmp_path / "new.csv")
+    assert (code, said) == (0, "")
+    assert [line[0] for line in lines] == [f"{tmp_path}/new.csv:{n}" for n in (2, 3, 4, 6)]
+    assert [line[1] for line in lines] == [p["class"] for p in here]
+    assert [float(line[2]) for line in lines] == pytest.approx([p["probability"] for p in here], abs=1e-4)
+    (tmp_path / "bad.csv").write_text("sex,score\nm,heavy\n")
+    (tmp_path / "other.csv").write_text("sex,weight\nm,1\n")
+    code, lines, said = loaded(
+        table_run / "export", tmp_path / "bad.csv", tmp_path / "other.csv", tmp_path / "new.txt", tmp_path / "new.csv"
+    )
+    assert (code, len(lines)) == (1, 4), "the others are read"
+    assert "Traceback" not in said
+    assert "bad.csv, line 2: column 'score' holds a text" in said
+    assert "other.csv has no column 'score'; it has: sex, weight" in said
+    assert "new.txt: this program takes CSV files" in said

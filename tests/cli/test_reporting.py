@@ -7,6 +7,7 @@ import shutil
 import pytest
 
 from chase.cli.progress import RunProgress
+from chase.report.quality import in_words
 from chase.server.server import Server
 from chase.studies.catalog import find_study
 from chase.studies.plan import Options, plan, write_plan
@@ -52,6 +53,17 @@ def test_show_is_a_table_or_json(chase, run_dir):
     assert [line["round"] for line in found["metrics"]] == [1, 2, 3]
     assert found["settings"]["clients"] == 3
     assert found["environment"]["packages"]["torch"]
+
+
+def test_show_has_what_the_end_of_a_run_says_of_the_accuracy(chase, run_dir):
+    said = in_words(json.loads((run_dir / "confusion.json").read_text())["quality"])
+    assert "most frequent class" in said
+    assert "95 % interval" in said
+    assert said in chase("show", run_dir).out
+    with (run_dir / "metrics.jsonl").open("a") as file:  # as a run that was made longer and stopped in between
+        last = json.loads((run_dir / "metrics.jsonl").read_text().splitlines()[-1])
+        file.write(json.dumps(last | {"round": 4}) + "\n")
+    assert "most frequent class" not in chase("show", run_dir).out
 
 
 def test_report_compares_all_runs_of_a_directory(chase, run_dir, tmp_path):

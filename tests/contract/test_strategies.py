@@ -40,7 +40,7 @@ class Bench:
             samples = Samples(samples.inputs[:1].expand(COUNT, -1, -1, -1).contiguous(), mean=(0.4,), std=(0.25,))
         spec = NetSpec("tiny-cnn", (1, 8, 8), classes, 0.0)
         self.net = build(spec, 0)
-        self.net.plain_kernels = True  # so that every pass goes through the counted module
+        self.net.kernels = "plain"  # so that every pass goes through the counted module
         labels = np.arange(LABELED) % held
         state = ClientState.start(np.arange(COUNT), np.arange(LABELED), labels)
         watched = state.pools.unlabeled

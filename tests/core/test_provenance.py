@@ -15,7 +15,7 @@ def test_versions_source_and_machine() -> None:
     assert found["cores"] == os.cpu_count()
 
 
-def test_the_digest_changes_with_names_and_contents_of_python_files_only(tmp_path: Path) -> None:
+def test_the_digest_changes_with_names_and_contents_of_program_files_only(tmp_path: Path) -> None:
     (tmp_path / "room").mkdir()
     (tmp_path / "room" / "one.py").write_text("a = 1\n")
     first = digest(tmp_path)
@@ -24,7 +24,9 @@ def test_the_digest_changes_with_names_and_contents_of_python_files_only(tmp_pat
     (tmp_path / "room" / "one.py").write_text("a = 2\n")
     second = digest(tmp_path)
     (tmp_path / "room" / "one.py").rename(tmp_path / "room" / "two.py")
-    assert len({first, second, digest(tmp_path)}) == 3
+    third = digest(tmp_path)
+    (tmp_path / "room" / "kernel.c").write_text("int a;\n")
+    assert len({first, second, third, digest(tmp_path)}) == 4
 
 
 def test_the_processor_by_name_where_the_system_tells(tmp_path: Path) -> None:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import sys
 
+import numpy as np
 import pytest
+from PIL import Image
 
 from chase.cli import main
 
@@ -124,3 +126,19 @@ def test_augmenting_texts_is_refused(chase, reviews, tmp_path):
     code, _, err = chase("run", str(tmp_path / "t.toml"), *SETS, "--set", "classes_per_client=2")
     assert code == 2
     assert "crops and flips are for images" in err
+
+
+def test_inspect_lists_every_picture_that_cannot_be_read(chase, tmp_path):
+    for name, level in (("a", 40), ("b", 200)):
+        (tmp_path / "x" / name).mkdir(parents=True)
+        for n in range(4):
+            Image.fromarray(np.full((8, 8), level + n, dtype=np.uint8)).save(tmp_path / "x" / name / f"{n}.png")
+    for bad in ("a/broken.png", "b/broken.png"):
+        (tmp_path / "x" / bad).write_text("no picture")
+    code, out, _ = chase("data", "inspect", str(tmp_path / "x"))
+    assert code == 0
+    for bad in ("a/broken.png", "b/broken.png"):
+        assert f"warning: cannot read image {bad}: it is not an image (skipped)" in out
+    assert "warning: a run refuses unreadable pictures: repair or remove them, or set bad_images=skip" in out
+    assert "a run refuses" not in chase("data", "inspect", str(tmp_path / "x"), "--set", "bad_images=skip")[1]
+    assert chase("data", "inspect", str(tmp_path / "x"), "--set", "bad_images=fail")[0] == 2

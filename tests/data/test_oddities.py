@@ -49,6 +49,17 @@ def test_samples_without_a_label_are_counted(tmp_path: Path) -> None:
     assert any("have no label" in f and "--annotator page" in f for f in load(tmp_path / "g.csv", rows))
 
 
+def test_test_samples_that_are_also_trained_on_are_named(tmp_path: Path) -> None:
+    (tmp_path / "set").mkdir()
+    train = "".join(f"r{n},t{n},{'ab'[n % 2]}\n" for n in range(20))
+    (tmp_path / "set" / "train.csv").write_text(f"id,text,label\n{train}")
+    twice = "".join(f"x{n},t{n},{'ab'[n % 2]}\n" for n in (7, 3, 5, 2))
+    (tmp_path / "set" / "test.csv").write_text(f"id,text,label\nx0,new,b\n{twice}")
+    named = "test sample x7 and r7; test sample x3 and r3; test sample x5 and r5"
+    problems = sources.load(str(tmp_path / "set")).problems
+    assert problems == (f"4 of 5 test samples are also in the training part (first: {named})",)
+
+
 def test_contradictions_across_parts_and_past_an_unlabelled_twin(tmp_path: Path) -> None:
     (tmp_path / "set").mkdir()
     (tmp_path / "set" / "train.csv").write_text(

@@ -243,3 +243,27 @@ def test_a_column_of_one_value_is_named(tmp_path: Path) -> None:
     data = sources.load(write(tmp_path / "x.csv", f"ward,sex,age,label\n{rows}"))
     said = [problem for problem in data.problems if "the same value in every row" in problem]
     assert [problem.split("'")[1] for problem in said] == ["ward", "sex"]
+
+
+def test_ids_that_name_no_text_are_said_with_both_lines(tmp_path: Path) -> None:
+    rows = [f"{n % 19},text number {n},{'ab'[n % 2]}" for n in range(20)]
+    file = write(tmp_path / "x.csv", "id,text,label\n" + "\n".join(rows) + "\n")
+    data = sources.load(file)
+    assert data.train_names is not None
+    assert data.train_names[0].startswith("x.csv:")
+    said = "the samples are named by their place in the file, not by column 'id': '0' is in x.csv, line 2 and line 21"
+    assert said in data.problems
+    assert not any("'id'" in problem for problem in sources.load(file, "", DataOptions(id_column="none")).problems)
+    rows[3] = ",text without an id,a"
+    rows[19] = "19,text,b"
+    data = sources.load(write(tmp_path / "y.csv", "id,text,label\n" + "\n".join(rows) + "\n"))
+    assert any("by column 'id': it is empty in y.csv, line 5" in problem for problem in data.problems)
+
+
+def test_ids_are_not_used_where_the_user_says_none(tmp_path: Path) -> None:
+    rows = [f"p{n},text number {n},{'ab'[n % 2]}" for n in range(20)]
+    file = write(tmp_path / "x.csv", "id,text,label\n" + "\n".join(rows) + "\n")
+    named, placed = (sources.load(file, "", DataOptions(id_column=column)).train_names for column in ("", "none"))
+    assert named is not None
+    assert placed is not None
+    assert (named[0], placed[0]) == ("p1", "x.csv:3"), "the first is tested on"

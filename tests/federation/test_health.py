@@ -157,11 +157,11 @@ def test_flipped_bits_in_a_sample_are_found_named_at_the_site_and_refused_by_the
     inputs = arrays["inputs"].copy()
     inputs.reshape(inputs.shape[0], -1)[3, 0] ^= 1
     site.write("samples", {**arrays, "inputs": inputs})
-    assert any("1 samples are damaged" in line for line in site_problems(site))
+    assert any("1 sample is damaged" in line for line in site_problems(site))
     settings = tiny_settings()
     own = turn.contract_of(settings, site.samples(), site.classes)
     assert turn.objections(site, settings, own) == [
-        "1 samples are damaged at the site: `chase site health` there names them"
+        "1 sample is damaged at the site: `chase site health` there names them"
     ]
 
 

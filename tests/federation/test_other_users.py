@@ -85,6 +85,15 @@ def test_other_users_of_the_machines_get_nothing(tmp_path: Path) -> None:
             for path in ("pull-messages", "push-messages", "activate-node"):
                 assert call(f"fleet/{path}") == "401"
             assert call("../docs") == "403"
+            port = launch.free_port()
+            real.supervisor.start(launch.proxy_job(fed, "127.0.0.1", port))
+            launch.wait_for_port("127.0.0.1", port, 120)
+            base = f"https://127.0.0.1:{port}/v1"  # the same through the proxy, where the secret opens nothing either
+            assert call("control/list-runs", f"chase-control={launch.control_secret(fed)}") == "403"
+            for path in ("control/start-run", "control/register-node", "runtime/acquire-task", "../docs"):
+                assert call(path) == "403"
+            for path in ("pull-messages", "push-messages", "activate-node"):
+                assert call(f"fleet/{path}") == "401"
             private = [
                 fed.path / "keys" / name for name in ("control.secret", "executor.secret", "ca.key", "server.key")
             ]

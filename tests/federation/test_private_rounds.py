@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +19,7 @@ from chase.federation.privacy import Budget
 from chase.federation.rollback import roll_back
 from chase.federation.rules import Rules
 from chase.federation.run import run_federation
-from chase.federation.transport import SiteMessage
+from chase.federation.transport import SiteMessage, Ticket
 from chase.run.checkpoint import Checkpoint
 from chase.run.metrics import Metrics
 from chase.run.record import Record
@@ -28,6 +28,8 @@ from chase.site import approval
 from chase.site.place import Site
 
 SETTINGS = {"clients": 5, "rounds": 2, "local_epochs": 2, "classes_per_client": 4, "client_weights": "equal"}
+
+CLOSED = {"learner": "closed-form", "filters": 8, "fit_passes": 1, "min_labels": 1, "strategy": "margin"}
 
 
 def federation(path: Path, changes: dict[str, object] | None = None, **rules: object) -> Loopback:
@@ -120,6 +122,108 @@ def test_too_few_sites_give_no_sum_and_the_model_stays(tmp_path: Path) -> None:
     (line,) = run(secure, wire)
     assert line["took_part"] == 0
     assert told(secure, "no sum") == ["only 2 sites sent vectors, 3 are needed: this round has no sum"]
+
+
+@pytest.mark.parametrize("learner", [{}, CLOSED], ids=["network", "closed-form"])
+def test_a_round_that_is_held_again_has_no_sum_over_other_sites(tmp_path: Path, learner: dict[str, object]) -> None:
+    """The server dies after a sum and before it is saved: the sum over one site fewer would give that site away."""
+    secure = federation(tmp_path / "fed", {"rounds": 1, **learner}, secure=True)
+    place, before = secure.federation.run, tmp_path / "before"
+    run(secure, wire_of(secure))
+    record = Record.open(place)
+    record.keep(record.changed({"rounds": 2}))
+    shutil.copytree(place, before)
+
+    def hold_again(lost: set[tuple[int, str]]) -> Metrics:
+        shutil.rmtree(place)
+        shutil.copytree(before, place)
+        wire = wire_of(secure)
+        wire.lost = lost
+        return run(secure, wire)[-1]
+
+    assert hold_again(set())["took_part"] == 5
+    learnt = model(secure)
+    assert hold_again({(104, "turn")})["took_part"] == 0
+    assert told(secure, "no sum") == ["only 0 sites helped to unmask the sum, 3 are needed: this round has no sum"]
+    why = "this round was summed with other sites before: what a site sends is part of one sum only"
+    assert told(secure, "failed") == [why] * 4
+    assert hold_again(set())["took_part"] == 5
+    again = model(secure)
+    assert all((again[name] == learnt[name]).all() for name in learnt)
+
+
+@dataclass
+class KilledInRoundOne(Wire):
+    """Ends the server when so many sites have done their first turn."""
+
+    done: int = 0
+
+    def do(self, letter: SiteMessage) -> Ticket:
+        if letter.order is not None and letter.order.round == 1:
+            self.done -= 1
+            if self.done < 0:
+                raise KeyboardInterrupt
+        return super().do(letter)
+
+
+def test_features_that_were_summed_with_other_sites_say_how_to_begin_again(tmp_path: Path) -> None:
+    """The server dies after features were fitted by four sites, and begins again with five."""
+    secure = federation(tmp_path / "fed", {"rounds": 1, **CLOSED}, secure=True)
+    wire = KilledInRoundOne(wire_of(secure).homes)
+    wire.lost = {(104, "turn")}
+    with pytest.raises(KeyboardInterrupt):
+        run(secure, wire)
+    with pytest.raises(FederationError, match="were summed with other sites before: run `chase federation rollback"):
+        run(secure, wire_of(secure))
+    roll_back(secure.federation, 0)
+    assert run(secure, wire_of(secure))[-1]["took_part"] == 5
+
+
+def test_a_secure_server_whose_first_round_was_not_saved_says_how_to_begin_again(tmp_path: Path) -> None:
+    """The sites have done the round, and the server fits features again."""
+    fed = federation(tmp_path / "fed", {"rounds": 1, **CLOSED}, secure=True)
+    place, before = fed.federation.run, tmp_path / "before"
+    shutil.copytree(place, before)
+    run(fed, wire_of(fed))
+    shutil.rmtree(place)
+    shutil.copytree(before, place)
+    with pytest.raises(FederationError, match="Run `chase federation rollback FED 0`, then run it again"):
+        run(fed, wire_of(fed))
+    roll_back(fed.federation, 0)
+    assert run(fed, wire_of(fed))[-1]["took_part"] == 5
+
+
+@pytest.mark.parametrize("asked", [0, 1, 4])
+def test_a_server_that_was_killed_in_round_one_of_closed_form_fits_features_anew(tmp_path: Path, asked: int) -> None:
+    """Sites that had done the round would have answered with sums of features that are not those of the model."""
+    fed, clean = (federation(tmp_path / name, {"rounds": 1, **CLOSED}) for name in ("fed", "clean"))
+    with pytest.raises(KeyboardInterrupt):
+        run(fed, KilledInRoundOne(wire_of(fed).homes, done=asked))
+    assert run(fed, wire_of(fed))[-1]["took_part"] == 5
+    run(clean, wire_of(clean))
+    assert told(fed, "refused") == []
+    ours, theirs = model(fed), model(clean)
+    assert all((ours[name] == theirs[name]).all() for name in ours if name.startswith("feature_"))
+
+
+class SameModelTwice(Wire):
+    """Round 2 has no sum, so its model is that of round 1, and one site fewer scores it."""
+
+    def do(self, letter: SiteMessage) -> Ticket:
+        context = str(letter.header.get("context", ""))
+        no_sum = {(node, "masked") for node in (100, 101, 102)} if " turn 2." in context else set()
+        self.lost = no_sum | ({(104, "tally")} if " tally 2." in context else set())
+        return super().do(letter)
+
+
+def test_a_model_that_stays_is_not_scored_by_other_sites(tmp_path: Path) -> None:
+    """The difference of the two scores would be that of one site."""
+    secure = federation(tmp_path / "fed", evaluate="sites", secure=True)
+    first, second = run(secure, SameModelTwice(wire_of(secure).homes))
+    assert (first["took_part"], second["took_part"]) == (5, 0)
+    assert first["site_count"] > 0
+    assert (second["site_count"], second["test_accuracy"]) == (0, None)
+    assert told(secure, "no score") == ["only 0 sites helped to unmask the sum, 3 are needed: this round has no sum"]
 
 
 def test_privacy_is_spent_round_by_round_and_never_more_than_allowed(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TypeVar
 
 import httpx
 import pytest
@@ -73,10 +74,28 @@ class Meddler(FleetProxy):
         return await super().pass_on(request, body)
 
 
+class Forgetful(FleetProxy):
+    """A proxy that loses the reply to the first request of every answer, as a server that dies then does."""
+
+    def __init__(self, upstream: str, trust: Path) -> None:
+        super().__init__(upstream, trust)
+        self.lost: list[bytes] = []
+
+    async def pass_on(self, request: Request, body: bytes) -> httpx.Response:
+        answer = await super().pass_on(request, body)
+        if request.url.path.endswith("push-messages") and answer.status_code == 200 and body not in self.lost:
+            self.lost.append(body)
+            raise httpx.ReadError("the reply is lost")
+        return answer
+
+
+P = TypeVar("P", bound=FleetProxy)
+
+
 @contextmanager
-def meddling(federation: FederationDirectory) -> Iterator[tuple[Meddler, str]]:
+def meddling(federation: FederationDirectory, kind: type[P]) -> Iterator[tuple[P, str]]:
     host, inner = federation.address
-    proxy, port = Meddler(f"https://{host}:{inner}", launch.ca(federation)), launch.free_port()
+    proxy, port = kind(f"https://{host}:{inner}", launch.ca(federation)), launch.free_port()
     directory = federation.path / "keys"
     web = server(proxy, "127.0.0.1", port, directory / "server.pem", directory / "server.key")
     thread = threading.Thread(target=web.run, daemon=True)
@@ -97,7 +116,7 @@ def test_replayed_and_doubled_answers_change_nothing_and_only_numbers_leave(tmp_
     names = ("site-a", "site-b", "site-c")
     with (
         running(tmp_path / "fed", settings, 800, absent=names) as real,
-        meddling(real.loopback.federation) as (proxy, at),
+        meddling(real.loopback.federation, Meddler) as (proxy, at),
     ):
         trust = launch.ca(real.loopback.federation)
         for name in names:
@@ -122,6 +141,23 @@ def test_replayed_and_doubled_answers_change_nothing_and_only_numbers_leave(tmp_
         assert str(tmp_path).encode() not in sent
     assert_same(real, simulated(tmp_path / "sim", settings))
     assert_sound(real, 2 * settings.budget)
+
+
+@pytest.mark.federation
+@pytest.mark.timeout(900)
+def test_an_answer_whose_first_reply_is_lost_comes_whole(tmp_path: Path) -> None:
+    settings, names = federation_settings(rounds=2), ("site-a", "site-b", "site-c")
+    with (
+        running(tmp_path / "fed", settings, 800, absent=names) as real,
+        meddling(real.loopback.federation, Forgetful) as (proxy, at),
+    ):
+        for name in names:
+            trust = launch.ca(real.loopback.federation)
+            real.supervisor.start(launch.site_job(real.loopback.homes[name], name, at, trust))
+        real.finish()
+        assert len(proxy.lost) >= 9  # of three handshakes and two rounds
+        assert [e["why"] for e in events(real.run) if e["what"] in ("refused", "dropped", "failed")] == []
+    assert_same(real, simulated(tmp_path / "sim", settings))
 
 
 def exits(supervisor: Supervisor, name: str, limit: float = 120.0) -> int:

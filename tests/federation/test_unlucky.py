@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import datetime
 import logging
 import os
@@ -15,9 +16,14 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import ClassVar
 
+import httpx
 import pytest
+from flwr.supercore.protobuf.client import ProtobufClient
 from site_room.sites import tiny_site
+from starlette.requests import Request
+from starlette.responses import Response
 
 from chase.cli.federation import keep_going
 from chase.core.errors import ChaseError, FederationError
@@ -29,8 +35,8 @@ from chase.federation.ops.supervisor import ProcessSpec, Supervisor
 from chase.federation.rules import FederationDirectory, Rules
 from chase.federation.transport import CONTACT
 from chase.flower import fleet
-from chase.home.page import patience, tls
 from chase.site.place import Site
+from chase.web import patience, tls
 
 FLOWERS = pytest.mark.filterwarnings("ignore:`verify=<str>` is deprecated")
 """Flower's client gives its HTTP library a file name, which that library no longer likes."""
@@ -285,9 +291,9 @@ def test_a_site_whose_admission_was_cut_short_can_still_be_removed(
 
 
 @contextmanager
-def proxy_of(place: Path, host: str = "127.0.0.1") -> Iterator[int]:
+def proxy_of(place: Path, kind: type[FleetProxy] = FleetProxy, host: str = "127.0.0.1") -> Iterator[int]:
     port = launch.free_port()
-    upstream = FleetProxy("https://127.0.0.1:1", place / "ca.crt")
+    upstream = kind("https://127.0.0.1:1", place / "ca.crt")
     web = server(upstream, host, port, place / "server.pem", place / "server.key")
     thread = threading.Thread(target=web.run, daemon=True)
     thread.start()
@@ -382,7 +388,7 @@ def test_sites_connect_to_an_ipv6_address(
 ) -> None:
     keys.server_certificate(tmp_path / "keys", ["::1"])
     caplog.set_level(logging.INFO, "chase.node")
-    with proxy_of(tmp_path / "keys", "::1") as port, pytest.raises(Enough):
+    with proxy_of(tmp_path / "keys", host="::1") as port, pytest.raises(Enough):
         call_of(tmp_path, f"[::1]:{port}", monkeypatch)
     assert "the server does not answer (503), trying again" in caplog.text  # the proxy has: nothing is behind it
 
@@ -429,3 +435,91 @@ def test_an_address_where_something_else_answers_is_named(
         pytest.raises(fleet.SiteRefused, match="is not the server of a federation: give HOST:PORT of its proxy"),
     ):
         call_of(tmp_path, f"127.0.0.1:{port}", monkeypatch)
+
+
+class Deaf(FleetProxy):
+    """Its server holds every request, as the real one does with those of waiting sites."""
+
+    asked: ClassVar = threading.Event()
+
+    async def pass_on(self, request: Request, body: bytes) -> httpx.Response:
+        self.asked.set()
+        await asyncio.sleep(3600)
+        raise AssertionError("nobody waits so long")
+
+
+def test_a_proxy_that_ends_tells_waiting_sites_to_come_again(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    keys.server_certificate(tmp_path, ["localhost"])
+    trust, said = ssl.create_default_context(cafile=str(tmp_path / "ca.crt")), list[bytes]()
+
+    def wait_as_a_site(port: int) -> None:
+        with trust.wrap_socket(socket.create_connection(("127.0.0.1", port)), server_hostname="localhost") as line:
+            line.sendall(post(b"1") + b"1")
+            said.append(line.recv(20))
+
+    with proxy_of(tmp_path, Deaf) as port:
+        site = threading.Thread(target=wait_as_a_site, args=(port,))
+        site.start()
+        assert Deaf.asked.wait(30)
+    site.join()
+    assert said == [b"HTTP/1.1 503 Service"]
+    assert capfd.readouterr().err == ""
+
+
+class Ended(Deaf):
+    """Is ended while a request is being read."""
+
+    async def handle(self, request: Request) -> Response:
+        self.end()
+        return await super().handle(request)
+
+
+def test_a_request_that_is_read_while_the_proxy_ends_does_not_keep_it(tmp_path: Path) -> None:
+    keys.server_certificate(tmp_path, ["localhost"])
+    trust = ssl.create_default_context(cafile=str(tmp_path / "ca.crt"))
+    with (
+        proxy_of(tmp_path, Ended) as port,
+        socket.create_connection(("127.0.0.1", port), timeout=15) as plain,
+        trust.wrap_socket(plain, server_hostname="localhost") as line,
+    ):
+        line.sendall(post(b"1") + b"1")
+        assert line.recv(20) == b"HTTP/1.1 503 Service"
+
+
+@contextmanager
+def breaking_off(mute: bool) -> Iterator[int]:
+    """A server that ends every connection before its TLS handshake is done, or says nothing at all."""
+    kept = list[socket.socket]()
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def accept() -> None:
+            while True:
+                try:
+                    line, _ = listener.accept()
+                except OSError:
+                    return
+                kept.append(line)
+                if not mute:
+                    line.recv(1 << 16)
+                    line.close()
+
+        thread = threading.Thread(target=accept, daemon=True)
+        thread.start()
+        yield listener.getsockname()[1]
+        listener.shutdown(socket.SHUT_RDWR)
+        thread.join(30)
+    for line in kept:
+        line.close()
+
+
+@FLOWERS
+@pytest.mark.parametrize("mute", [False, True], ids=["closes", "is silent"])
+def test_a_handshake_that_a_busy_server_breaks_off_says_nothing_about_its_certificate(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, mute: bool
+) -> None:
+    keys.server_certificate(tmp_path / "keys", ["localhost"])
+    monkeypatch.setitem(ProtobufClient.__init__.__kwdefaults__, "timeout", 0.5)
+    with breaking_off(mute) as port, caplog.at_level(logging.INFO, "chase.node"), pytest.raises(Enough):
+        call_of(tmp_path, f"127.0.0.1:{port}", monkeypatch)
+    (said,) = [record.getMessage() for record in caplog.records]
+    assert said.startswith("the server cannot be reached (")

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from desks import Desk, needs_chromium, on_screen
+from desks import Desk, desk_at, needs_chromium, on_screen
 from homes import ask, image_home, originals_home, served, text_home
 from PIL import Image
 from playwright.sync_api import Browser, Page, expect
@@ -114,9 +114,7 @@ def test_texts_many_classes_and_the_end(tmp_path: Path, chromium: Browser, desks
     names = tuple(f"{a} bird {i:02d}" for a in ("red", "sea") for i in range(25))
     home = text_home(tmp_path / "home", ["word " * 900, "short"], names)
     ask(home, [0])
-    with served(home) as where:
-        desk = Desk(home, where, chromium)
-        desks.append(desk)
+    with desk_at(home, chromium, desks) as desk:  # closes the page before its server ends
         page = desk.sit("anna", **look(width))
         expect(page.locator("#figure")).to_have_attribute("data-state", "ready")
         assert violations(page) == []

@@ -19,8 +19,9 @@ from support import run_async
 from chase.cli.running import annotators
 from chase.core.errors import SettingsError
 from chase.home.home import Home
-from chase.home.page import guard, patience, tls
+from chase.home.page import guard
 from chase.home.page.serving import Address, serving_beside
+from chase.web import patience, tls
 
 
 def connect(where: str, text: bytes = b"") -> socket.socket:

@@ -25,6 +25,7 @@ import chase
 from chase.annotation.annotator import Question
 from chase.cli.main import app
 from chase.cli.people import page_beside
+from chase.cli.progress import RunProgress
 from chase.core.errors import DataError, RunDirectoryError, SettingsError
 from chase.data import sources
 from chase.export.card_text import model_card
@@ -370,3 +371,29 @@ def test_a_test_set_that_comes_later_is_refused_with_the_true_reason(done: Path,
     pictures(tmp_path / "more", 4)
     with pytest.raises(RunDirectoryError, match=r"began without it.*start a new run with it"):
         Experiment.resume(done, {"test_data": str(tmp_path / "more"), "rounds": 6})
+
+
+def test_answers_to_measure_are_asked_only_of_those_who_take_part(tmp_path: Path) -> None:
+    lines = [f"{n},{n % 7},site {n % 4}" for n in range(80)]
+    (tmp_path / "rows.csv").write_text("id,value,site\n" + "\n".join(lines) + "\n")
+    given = {"partition": "natural", "clients": 2, "min_owned": 1, "test_answers": 15, "page_client": "all"}
+    settings = chosen(tmp_path / "rows.csv", **given)
+    experiment = Experiment.begin(settings, tmp_path / "run")
+    assert experiment.data.groups is not None
+    drawn = answer_rows(settings, experiment.data)
+    of = {int(experiment.data.groups[row]) for part in experiment.parts for row in part.tolist()}
+    assert len(of) == 2
+    assert {int(experiment.data.groups[row]) for row in drawn} <= of
+    assert sum(part.size for part in experiment.parts) == 40 - 15
+    with pytest.raises(SettingsError, match="have only 40 samples without a label"):
+        Experiment.begin(chosen(tmp_path / "rows.csv", **(given | {"test_answers": 21})), tmp_path / "other")
+
+
+def test_progress_says_that_nothing_is_measured_yet(tmp_path: Path) -> None:
+    pictures(tmp_path / "pictures")
+    settings = chosen(tmp_path / "pictures", test_answers=20, main_metric="balanced-accuracy")
+    line = {"round": 1, "mean_ev": None, "labels": 0, "seconds": 1.0, "test_accuracy": None, "per_class": None}
+    shown = RunProgress(settings).line(line)
+    assert "balanced accuracy not measured yet" in shown
+    assert "accuracy -" not in shown
+    assert "accuracy -" in RunProgress(settings.model_copy(update={"eval_every": 2})).line(line), "a round between"

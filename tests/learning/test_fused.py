@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from chase.data.resident import Samples
 from chase.learning import steppers, training
 from chase.learning.fused import FusedNet, fused_for
+from chase.learning.fused.compiled import CompiledNet
 from chase.learning.fused.conv import FACTORS
 from chase.learning.inference import features, logits, run_chunks
 from chase.learning.loss_prediction import WithLossPrediction, new_predictor, predict, tapped, with_taps
@@ -19,6 +20,7 @@ from chase.models.layers import Dropout, MaskSource
 
 SHAPES = {"cifar-cnn": (3, 32, 32), "mnist-cnn": (1, 28, 28), "emnist-cnn": (1, 28, 28), "tiny-cnn": (1, 8, 8)}
 CLASSES = 10
+pytestmark = pytest.mark.usefixtures("each_kernel")
 
 
 def make(name: str, dropout: float) -> nn.Module:
@@ -105,7 +107,7 @@ def test_a_step_equals_autograd(name: str, dropout: float, aligned: bool, decay:
     fused_outcome = training.train(net, job, plan)
     assert fused_for(net) is not None
 
-    plain.plain_kernels = True
+    plain.kernels = "plain"
     stepper = training.PlainStepper(plain, job, plan, None)
     replay(plain, name, 14 if aligned else 7)
     plain_loss = first_step(stepper, 7, 0, 1)
@@ -131,7 +133,7 @@ def test_a_step_with_loss_prediction_equals_autograd(
     job = training.TrainingTask(samples, torch.arange(size), labels, torch.arange(20, 40), alignment, False, 0, (1, 2))
     losses = []
     for net, predictor, plain in zip(nets, predictors, (False, True), strict=True):
-        net.plain_kernels = plain
+        net.kernels = "plain" if plain else "auto"
         with tapped(net) as seen:
             stepper = training.make_stepper(net, job, plan, WithLossPrediction(predictor, net.taps, seen))
             assert isinstance(stepper, training.PlainStepper if plain else training.FusedStepper)
@@ -149,7 +151,7 @@ def test_a_step_with_loss_prediction_equals_autograd(
 @pytest.mark.parametrize("name", SHAPES)
 def test_features_and_predicted_losses_equal_the_plain_network(name: str) -> None:
     samples, net, plain = make_samples(name, 47), with_taps(make(name, 0.5)), with_taps(make(name, 0.5))
-    plain.plain_kernels = True
+    plain.kernels = "plain"
     predictor, rows = new_predictor(net, SHAPES[name], 5), torch.arange(47)
     assert torch.allclose(features(net, samples, rows), features(plain, samples, rows), atol=1e-5)
     assert torch.allclose(predict(net, predictor, samples, rows), predict(plain, predictor, samples, rows), atol=1e-5)
@@ -163,7 +165,7 @@ def test_several_steps_of_a_turn_with_loss_prediction_equal_autograd() -> None:
     ends = []
     for plain in (False, True):
         net = with_taps(make("mnist-cnn", 0.0))
-        net.plain_kernels = plain
+        net.kernels = "plain" if plain else "auto"
         predictor = new_predictor(net, SHAPES["mnist-cnn"], 5)
         with tapped(net) as seen:
             loss = WithLossPrediction(predictor, net.taps, seen)
@@ -188,7 +190,7 @@ def test_momentum_is_that_of_sgd() -> None:
     job = training.TrainingTask(samples, torch.arange(10), labels, torch.arange(0), None, False, 0, (1, 2))
     plan = training.TrainingOptions(3, 10, 0.01, 0.5, 0.0, 0.0)
     fast, slow = make("mnist-cnn", 0.0), make("mnist-cnn", 0.0)
-    slow.plain_kernels = True
+    slow.kernels = "plain"
     training.train(fast, job, plan)
     training.train(slow, job, plan)
     for a, b in zip(fast.parameters(), slow.parameters(), strict=True):
@@ -215,14 +217,14 @@ def test_other_networks_are_left_to_autograd() -> None:
     odd = build(NetSpec("cifar-cnn", (3, 30, 30), 10, 0.5), 0)
     assert fused_for(odd) is None
     forced = make("cifar-cnn", 0.5)
-    forced.plain_kernels = True
+    forced.kernels = "plain"
     assert fused_for(forced) is None
 
 
 def test_the_flat_vector_goes_in_and_out_unchanged() -> None:
     net = make("cifar-cnn", 0.5)
     fused = fused_for(net)
-    assert isinstance(fused, FusedNet)
+    assert isinstance(fused, FusedNet | CompiledNet)
     before = {key: value.clone() for key, value in net.state_dict().items()}
     fused.load()
     with torch.no_grad():

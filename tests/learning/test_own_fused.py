@@ -20,6 +20,8 @@ from chase.learning.losses import Alignment
 from chase.models.catalog import SAMPLE_SHAPE
 from chase.models.net import Net
 
+pytestmark = pytest.mark.usefixtures("each_kernel")
+
 
 def built(net: nn.Module, shape: tuple[int, ...]) -> nn.Module:
     setattr(net, SAMPLE_SHAPE, shape)
@@ -81,7 +83,7 @@ def test_a_turn_ends_with_the_weights_of_autograd(name: str, aligned: bool) -> N
     torch.manual_seed(0)
     fast = built(make(), shape)
     slow = copy.deepcopy(fast)
-    slow.plain_kernels = True  # type: ignore[assignment]
+    slow.kernels = "plain"  # type: ignore[assignment]
     samples, labels = images(shape)
     directions = torch.randn(20, 2, generator=torch.Generator().manual_seed(2))
     alignment = Alignment(directions, (torch.arange(20) % 3 > 0).float()) if aligned else None
@@ -115,8 +117,9 @@ def test_dropout_after_the_first_hidden_layer_is_seeded_and_drops_half(make: Any
     assert all(torch.equal(weights[0][key], weights[1][key]) for key in weights[0])
     fused = fused_for(net)
     assert fused is not None
-    masks = fused._buffer(10, True).unit_mask
-    assert set(masks.unique().tolist()) == {0.0, 2.0}
+    buffers = fused._buffer(10, True)
+    lived = buffers.hidden[0] > 0
+    assert set((buffers.dropped[lived] / buffers.hidden[0][lived]).tolist()) == {0.0, 2.0}
 
 
 class Branch(nn.Module):
@@ -192,7 +195,7 @@ def test_a_loss_prediction_module_reads_the_blocks_that_an_own_network_names() -
     with tapped(net) as seen:
         training.train(net, job, plan, WithLossPrediction(predictor, net.taps, seen))
     found = predict(net, predictor, samples, torch.arange(40))
-    net.plain_kernels = True
+    net.kernels = "plain"
     assert torch.equal(found, predict(net, predictor, samples, torch.arange(40)))
 
 

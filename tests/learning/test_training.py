@@ -115,7 +115,7 @@ def test_methods_of_one_seed_see_the_same_labelled_batches(monkeypatch: pytest.M
     kcfu = KnowledgeCompensation(np.array([7, 7]), SAMPLES, WATCHED, tiny_net(seed=3), rng(0, "kcfu"))
     for alignment, own in ((None, None), (ready, None), (None, kcfu)):
         net = tiny_net()
-        net.plain_kernels = plain
+        net.kernels = "plain" if plain else "auto"
         train(net, job(alignment), plan(mu=0.5), own)
     assert len(orders[0]) == 3 * 14
     assert orders[0] == orders[1] == orders[2]
@@ -187,7 +187,7 @@ def test_halves_share_one_pass_unless_the_net_has_batch_norm() -> None:
     train(normed, job(ready), plan(mu=1.0, epochs=2))
     assert normed.batches == [4, 4, 4, 4, 4, 4, 2, 2] * 2
     plain = tiny_net()
-    plain.plain_kernels = True
+    plain.kernels = "plain"
     plain.register_forward_pre_hook(lambda net, args: sizes.append(len(args[0])) if net.training else None)
     train(plain, job(ready), plan(mu=1.0, epochs=2))
     assert sizes == [8, 8, 8, 4] * 2

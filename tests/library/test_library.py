@@ -334,12 +334,26 @@ def test_settings_in_every_form(tmp_path: Path) -> None:
     assert chase.load_settings("digits").freeze is None  # the method that is run decides
     from chase.library import values_of
 
-    assert values_of({"training": {"lr": 0.5}}) == {"lr": 0.5}
-    assert values_of(chase.Settings(lr=0.5)) == {"lr": 0.5}
-    assert values_of("digits")["clients"] == 10
+    assert values_of({"training": {"lr": 0.5}}, {}) == {"lr": 0.5}
+    assert values_of(chase.Settings(lr=0.5), {}) == {"lr": 0.5}
+    assert values_of("digits", {})["clients"] == 10
 
 
 def test_a_notebook_is_told_that_the_page_belongs_to_the_command_line(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match="chase run digits --annotator page"):
         chase.run_experiment(SMALL, tmp_path / "run", annotator="page")
     assert not (tmp_path / "run").exists()
+
+
+def test_own_data_by_its_path_runs_as_on_the_command_line(tmp_path, monkeypatch):
+    monkeypatch.setenv("CHASE_CACHE", str(tmp_path / "cache"))
+    rows = [f"p{n},{n % 2 + n / 1000},{'ab'[n % 2]}" for n in range(100)]
+    (tmp_path / "rows.csv").write_text("patient,score,label\n" + "\n".join(rows) + "\n")
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    settings = chase.load_settings("../rows.csv", rounds=3)
+    assert (settings.rounds, settings.partition, settings.clients) == (3, "iid", 2)
+    run = chase.run_experiment(Path("../rows.csv"), rounds=2, engine="inprocess")
+    assert run.path.parent == Path("runs")
+    assert run.path.name.startswith("rows-")
+    assert len(run.metrics) == 2

@@ -25,9 +25,10 @@ from chase.run.comparison import PLAN, plan_arms, write_arms
 from chase.run.engine import RoundResult
 from chase.run.experiment import Experiment
 from chase.run.record import LOCK, Record
+from chase.server.intake import Intake
 from chase.server.server import Server
 from chase.settings import Settings, from_mapping, load
-from chase.simulation import cluster
+from chase.simulation import cluster, parcels
 from chase.simulation.inprocess import InProcess
 from chase.simulation.world import World, load_data
 from chase.studies import on_ray
@@ -223,6 +224,30 @@ def test_two_nodes_give_the_same_bits_and_a_node_that_dies_costs_nothing(made: A
         assert two_rounds(engine, chosen, world, again) == reference
         assert "died" in engine.notes[0]
         assert "it is run again" in engine.notes[0]
+    finally:
+        engine.close()
+
+
+@pytest.mark.parametrize("most", [parcels.MOST, 0], ids=["with the calls", "through the object store"])
+def test_a_share_of_many_small_clients_comes_back_as_sums_of_whole_blocks(
+    made: Any, nodes: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: int
+) -> None:
+    from chase.simulation.ray import OnRay
+
+    nodes(2)
+    monkeypatch.setattr(parcels, "MOST", most)
+    blocks, take_block = list[int](), Intake.take_block
+    monkeypatch.setattr(Intake, "take_block", lambda self, *some: (blocks.append(some[0]), take_block(self, *some))[1])
+    chosen = settings(clients=150, share_of_clients=0.7, local_epochs=1, strategy="random", partition="iid")
+    world = World.of(chosen, sources.load("digits"))
+    plain, checkpoint = Checkpoint(tmp_path / "plain"), Checkpoint(tmp_path / "ray")
+    reference = two_rounds(InProcess(world, plain), chosen, world, plain)
+    assert blocks == []
+    engine = OnRay(world, checkpoint, made.address, 2, 2)
+    try:
+        engine._wait_for(2)
+        assert two_rounds(engine, chosen, world, checkpoint) == reference
+        assert len(blocks) >= 2
     finally:
         engine.close()
 

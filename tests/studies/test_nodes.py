@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import os
+import time
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -17,7 +19,8 @@ from chase.core.weights import to_bytes
 from chase.models.net import SENT_WEIGHTS, get_weights, start_from
 from chase.run.comparison import PLAN, plan_arms, write_arms
 from chase.run.record import LOCK
-from chase.simulation.cluster import versions
+from chase.simulation.cluster import ClusterError, versions
+from chase.studies import on_ray
 from chase.studies.cluster_job import JobOnNode, checksum, read_files, write_files
 from chase.studies.data_for_nodes import DataForNodes
 from chase.studies.job import read_comparison
@@ -99,6 +102,14 @@ def test_weights_go_to_a_node_without_them_and_the_run_directory_is_held_meanwhi
     assert (lock.parent / "metrics.jsonl").read_text() == "{}\n"
 
 
+def test_a_node_without_the_kernel_of_the_plan_is_refused_before_the_job_begins(running: Any) -> None:
+    job, _, actor = running()
+    job._plan, job._asked = replace(job._plan, kernels="compiled"), {**job._asked, "kernels": "fused"}
+    with pytest.raises(ClusterError, match="node n has no compiled kernel, or a processor without AVX2"):
+        job.ended()
+    assert not any(name == "begin" for name, _ in actor.said)
+
+
 def test_a_run_that_somebody_else_runs_is_not_run_elsewhere(running: Any, tmp_path: Path) -> None:
     job, progress, actor = running()
     with locked(tmp_path / "out" / progress.job.name / LOCK):
@@ -131,3 +142,51 @@ def test_sent_weights_are_kept_on_the_node_and_used_instead_of_the_file(
     net = nn.Linear(2, 2)
     start_from(net, Path("elsewhere.safetensors"))
     assert (get_weights(net)["weight"] == 3.0).all()
+
+
+class Died(Exception):
+    """A node is gone."""
+
+
+def dying(running: Any, monkeypatch: pytest.MonkeyPatch, fails: list[bool]) -> Any:
+    """A job whose answers are deaths where ``fails`` says so, in order."""
+    job, progress, actor = running()
+    answers = iter(fails)
+
+    def get(value: Any) -> Any:
+        if next(answers, False):
+            raise Died
+        return value
+
+    job._ray.get, job._ray.exceptions.RayActorError = get, Died
+    monkeypatch.setattr(on_ray, "PULL", 0.0)
+    return job, progress, actor
+
+
+def test_a_node_that_is_dead_before_ray_knows_costs_no_try_and_each_death_is_told_once(
+    running: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One node dies at work; then Ray starts the job on it five times more before another node takes it."""
+    job, progress, actor = dying(running, monkeypatch, [False, True, *[True] * 5, False, False])
+    for _ in range(40):
+        if job.ended():
+            break
+    assert (progress.state, progress.problem) == ("done", "")
+    assert progress.notes == [
+        "node n died while random-seed0 ran there: it resumes on another node from the last round that was saved"
+    ]
+    assert [name for name, _ in actor.said].count("start") == 7
+
+
+def test_a_job_that_three_nodes_died_of_or_none_can_start_fails_with_a_sentence(
+    running: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job, progress, _ = dying(running, monkeypatch, [False, True] * 3)
+    while not job.ended():
+        pass
+    assert progress.problem == "3 nodes died while running it, the last by Died"
+    monkeypatch.setattr(on_ray, "PATIENCE", 0.05)
+    job, progress, _ = dying(running, monkeypatch, [True] * 1000)
+    while not job.ended():
+        time.sleep(0.01)
+    assert progress.problem == "no node could start it for 0 s (Died)"

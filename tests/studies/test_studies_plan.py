@@ -111,7 +111,7 @@ def test_unknown_arms_and_damaged_plans_are_refused(tmp_path: Path) -> None:
 
 
 def test_the_estimate_counts_steps_and_inferences() -> None:
-    """10 clients of 100 samples, 20 labelled throughout, E = 3, batch 10: 2 * 3 steps a client, no inference."""
+    """10 clients of 100 samples, 20 labelled throughout, E = 3, batch 10: 2 * 3 steps per client, no inference."""
     same = {"clients": 10, "initial_labels": 0.2, "budget": 0, "batch_size": 10, "local_epochs": 3, "rounds": 5}
     sizes = Sizes(train=1000, test=50)
     plain = work(small_settings(strategy="random", **same), sizes, Speed(step=1.0, inference=0.0))

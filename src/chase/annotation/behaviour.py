@@ -52,6 +52,6 @@ def behaviours(kind: str, clients: int, seed: int, budget: int, period: int) -> 
 
 
 def per_cycle(pool: int, rounds: int, kind: str) -> Behaviour:
-    """Labels a cycle of ``rounds`` for a client whose original unlabelled pool has ``pool`` samples, at least one."""
+    """Labels per cycle of ``rounds`` for a client whose original unlabelled pool has ``pool`` samples, at least one."""
     share = CYCLE_SHARE_FIXED if kind == "fixed" else CYCLE_SHARE_A_ROUND * rounds
     return Behaviour(max(1, round(share * pool)), 1)

@@ -28,7 +28,7 @@ def compare(
 ) -> None:
     """Run what is not finished, then show all of it side by side; ``start`` connects to a cluster that runs it."""
     cluster = None if start is None else start()  # before anything is written
-    write_arms(out, arms)
+    arms = write_arms(out, arms)
     progress: list[Progress] = []
     if cluster is not None:
         progress = run_on(cluster, arms, out, as_json)

@@ -88,10 +88,12 @@ def inspect(name: NameArg, data_dir: DirOpt = "", change: SetOpt = None, as_json
     changes = settings_room.parse_changes(change or [])
     own: dict[str, Any] = {}
     if sources.looks_like_path(name) and Path(name).exists():  # read as `chase run PATH` reads it
-        own = {"strategy": settings_room.RECOMMENDED, **reading_values(name, changes)}
+        own = {"strategy": settings_room.RECOMMENDED, **reading_values(name, changes), "bad_images": "skip"}
     chosen = settings_room.from_mapping({"data": name, "data_dir": data_dir, **own, **changes})
     found = describe(sources.load(chosen.data, chosen.data_dir, chosen.data_options))
     found["resized"] = own.get("image_size", 0)
+    if own and "bad_images" not in changes and any(p.startswith("cannot read image") for p in found["problems"]):
+        found["problems"].append("a run refuses unreadable pictures: repair or remove them, or set bad_images=skip")
     if as_json:
         print(json.dumps(found))
     else:

@@ -19,6 +19,7 @@ from chase.core import plugins
 from chase.core.errors import SettingsError, unknown
 from chase.data.sources import SOURCES
 from chase.federation.rules import RULES, Rules
+from chase.learning.native.choice import here
 from chase.models.catalog import NETS
 from chase.report.export import to_markdown
 from chase.report.tables import ReportTable
@@ -151,6 +152,8 @@ def show_setting(name: str) -> None:
     print(f"group:   {group}")
     print(f"default: {shown_default(field.default)}")
     print(f"allowed: {allowed(field.annotation, field.metadata)}")
+    if name == "kernels":
+        print(f"here:    {here()}")
     print(f"set it:  chase run ... --set {name}={example(field.annotation, field.default)}")
 
 

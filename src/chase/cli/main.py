@@ -26,6 +26,7 @@ MODULES = {
     "report": "reporting",
     "export": "using",
     "predict": "using",
+    "evaluate": "using",
     "demo": "demo",
     "list": "listing",
     "label": "labelling",

@@ -13,7 +13,7 @@ from rich.text import Text
 
 from chase.report.runs import main_name
 from chase.report.tables import duration
-from chase.run.metrics import accuracy_in_words, main_value
+from chase.run.metrics import NOT_MEASURED, accuracy_in_words, main_value
 from chase.settings import Settings
 
 
@@ -57,11 +57,14 @@ class RunProgress:
         left = self._pace(metrics) * (rounds - done)
         ev = "" if metrics["mean_ev"] is None else f"  EV {metrics['mean_ev']:.2f}"
         main = self._settings.main_metric
-        other = "" if main == "accuracy" else f"  {main_name(main)} {percent(main_value(metrics, main))}"
+        due = done % self._settings.eval_every == 0 or done == rounds
+        unknown = f"{NOT_MEASURED} yet" if self._settings.test_answers and due else "-"
+        value = main_value(metrics, main)
+        other = "" if main == "accuracy" else f"  {main_name(main)} {unknown if value is None else percent(value)}"
         people = self._settings.waits == math.inf  # nobody knows when they answer
         time_left = "" if people else f"  {duration(left)} left"
         return (
-            f"{self._settings.strategy}  round {done}/{rounds}{other}  {accuracy_in_words(metrics)}"
+            f"{self._settings.strategy}  round {done}/{rounds}{other}  {accuracy_in_words(metrics, unknown)}"
             f"  labels {metrics['labels']}{ev}  {metrics['seconds']:.2f} s per round{time_left}"
         )
 

@@ -13,8 +13,9 @@ from chase.cli.terminal import print_table
 from chase.core.errors import RunDirectoryError
 from chase.report import tables
 from chase.report.measured import has_estimate, is_measured, last_in_words
+from chase.report.quality import in_words
 from chase.report.runs import RunData, by_method, find_runs, is_run, read_run
-from chase.run.metrics import ESTIMATE, ESTIMATE_MEANS
+from chase.run.metrics import ESTIMATE, ESTIMATE_MEANS, main_value
 from chase.studies.plan import SUFFIX
 
 Places = Annotated[
@@ -52,6 +53,9 @@ def show(
     print(tables.COLUMNS_MEAN)
     if not is_measured(run):
         print(f"{ESTIMATE_MEANS}\n{last_in_words(run)}" if has_estimate(run) else last_in_words(run))
+    found, main = run.confusion.get("quality"), str(s.get("main_metric", "accuracy"))
+    if found and run.confusion.get("round") == run.metrics[-1]["round"]:  # else it is of an end before more rounds
+        print(in_words(found, main, main_value(run.metrics[-1], main)))
     page = directory / "report.html"
     print(f"report: {page}" if page.is_file() else f"no report yet; make one with: chase report {directory}")
 

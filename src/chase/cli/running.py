@@ -21,7 +21,6 @@ from chase.cli.progress import RunProgress
 from chase.cli.terminal import print_table
 from chase.core import plugins
 from chase.core.errors import SettingsError
-from chase.data import sources
 from chase.home.page.serving import PORT, Address, bind
 from chase.library import new_directory
 from chase.report import tables
@@ -31,7 +30,7 @@ from chase.report.runs import read_run
 from chase.run.comparison import is_comparison, method_changes, plan_arms, read_arms
 from chase.run.experiment import Experiment
 from chase.run.metrics import ESTIMATE_MEANS, main_value, stop_reason
-from chase.simulation.recommended import own_values
+from chase.simulation.recommended import values_of
 from chase.simulation.world import with_all_owners
 
 PresetArg = Annotated[
@@ -96,7 +95,7 @@ def run(
     who, people = annotators(annotator or [])
     changes |= given(rounds=rounds, data_dir=data_dir, annotator=who, page_client=page_client, wait=wait)
     methods = [] if strategy is None else strategy.split(",")
-    base = values_of(preset, changes)
+    base = values_of(preset, changes, strategy)
     if (base | changes).get("owners") == "all" and "clients" in changes:
         raise SettingsError(
             f"owners = all makes every owner a client, so clients = {changes['clients']} cannot be set as well: "
@@ -145,14 +144,6 @@ def annotators(given: list[str]) -> tuple[str | None, list[str]]:
     if names:
         return "page", names
     return (given[0] if given else None), []
-
-
-def values_of(name: str, changes: Mapping[str, Any]) -> dict[str, Any]:
-    """The values of a preset or a TOML file, or those recommended for the data at a path."""
-    is_data = name not in settings_room.presets() and not name.endswith(".toml") and sources.looks_like_path(name)
-    if not is_data:
-        return settings_room.values_of(name)
-    return own_values(name, changes)
 
 
 def given(**options: Any) -> dict[str, Any]:

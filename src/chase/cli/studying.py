@@ -262,7 +262,7 @@ class StudyProgress:
         self._name, self._workers, self._quiet = name, workers, quiet
         self._console = Console(stderr=quiet, highlight=False, soft_wrap=True)
         self._live: Live | None = None
-        self._said, self._finished = -QUIET_SECONDS, -1
+        self._said, self._finished, self._told = -QUIET_SECONDS, -1, dict[str, int]()
 
     def __enter__(self) -> StudyProgress:
         if self._console.is_terminal and not self._quiet:
@@ -287,7 +287,11 @@ class StudyProgress:
         return text + (f"  {failed} failed" if failed else "") + f"  {duration(seconds_left(jobs, self._workers))} left"
 
     def show(self, jobs: Sequence[Progress]) -> None:
-        """Show how far all jobs are."""
+        """Show how far all jobs are, and what happened to them since."""
+        for p in jobs:
+            for note in p.notes[self._told.get(p.job.name, 0) :]:
+                self.say(note)
+            self._told[p.job.name] = len(p.notes)
         if self._live is not None:
             share = sum(p.rounds for p in jobs) / max(1, sum(p.job.settings.rounds for p in jobs))
             bar = "█" * round(30 * min(1.0, share))

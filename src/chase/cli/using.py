@@ -1,9 +1,10 @@
-"""``chase export`` and ``chase predict``: the use of a result."""
+"""``chase export``, ``chase predict`` and ``chase evaluate``: the use of a result."""
 
 from __future__ import annotations
 
 import csv
 import json
+import shlex
 import sys
 from pathlib import Path
 from typing import Annotated, get_args
@@ -12,10 +13,13 @@ import typer
 
 from chase.cli.terminal import print_table
 from chase.core.errors import SettingsError, unknown
+from chase.export.evaluating import Measured, evaluate
 from chase.export.model_files import Format, export
 from chase.export.predicting import Prediction, failures, predict
 from chase.export.trained import Which, read_trained
+from chase.home.exchange import neutral
 from chase.report.cells import Cell, number
+from chase.report.quality import evaluation_tables
 from chase.report.tables import ReportTable
 from chase.run.metrics import estimate_in_words
 from chase.settings import parse_changes
@@ -31,11 +35,15 @@ FilesArg = Annotated[
     typer.Argument(metavar="PATHS...", help="Images, folders of images, UTF-8 text files, CSV or parquet files."),
 ]
 
+EXAMPLES = {"image": "IMAGE.png", "text": "TEXT.txt", "table": "ROWS.csv"}
+"""What the exported loader reads, by kind of data; vectors and recordings come from programs."""
+
 
 def register(app: typer.Typer) -> None:
     """Add the commands."""
     app.command("export", epilog="Example: chase export runs/digits-chase-20261115-201500 --out model")(export_model)
     app.command("predict", epilog="Example: chase predict runs/digits-chase-20261115-201500 seven.png")(predict_files)
+    app.command("evaluate", epilog="Example: chase evaluate runs/pets-20261115-201500 pets-test.csv")(evaluate_model)
 
 
 def export_model(
@@ -61,7 +69,8 @@ def export_model(
     for file in files:
         print(f"  {file}")
     if format == "torchscript":
-        print(f"try it: python {files[-1]} {'TEXT.txt' if trained.card.kind == 'text' else 'IMAGE.png'}")
+        example = None if trained.card.seconds else EXAMPLES.get(trained.card.kind)
+        print(f"try it: python {shlex.quote(str(files[-1]))} {example}" if example else f"how to use it: {files[-1]}")
 
 
 def chosen_round(which: str) -> Which:
@@ -101,7 +110,7 @@ def predict_files(
     elif as_csv:
         rows = csv.DictWriter(sys.stdout, list(flat(found[0], top)), lineterminator="\n")
         rows.writeheader()
-        rows.writerows(flat(p, top) for p in found)
+        rows.writerows({key: neutral(value) for key, value in flat(p, top).items()} for p in found)
     else:
         cells: list[list[Cell]] = [
             [p.id, best(p) or "-", p.error or p.note or "-", number(None if p.error else p.probability, 3)]
@@ -115,6 +124,63 @@ def predict_files(
     if failed:
         print(f"chase: {failed}", file=sys.stderr)
         raise typer.Exit(1)
+
+
+def evaluate_model(
+    directory: RunArg,
+    data: Annotated[
+        list[Path],
+        typer.Argument(metavar="DATA...", help="Folders of images, a folder per class; CSV or parquet files."),
+    ],
+    which: WhichOpt = "last",
+    change: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            metavar="KEY=VALUE",
+            help="Say how a table is read where its columns are not called as in the run's data, e.g. "
+            "label_column=verdict; repeatable.",
+        ),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Measure the global model of a run on labelled data, for example on a test set that came later.
+
+    Samples without a label are left out, as are those that cannot be read. Of a folder with a training and a test
+    part, the test part is taken. The run itself stays as it is.
+    """
+    trained = read_trained(directory, chosen_round(which))
+    found = evaluate(trained, data, parse_changes(change or []))
+    if as_json:
+        print(json.dumps({"round": trained.round, **found.to_json()}))
+    else:
+        for table in evaluation_tables(found.quality):
+            print_table(table)
+        for sentence in evaluation_notes(found):
+            print(sentence)
+    if found.errors:
+        many, tested = len(found.errors), found.quality["tested"]
+        print(
+            f"chase: {many} of {many + found.unlabeled + tested} samples could not be read; the first: "
+            f"{found.errors[0]}",
+            file=sys.stderr,
+        )
+        raise typer.Exit(1)
+
+
+def evaluation_notes(found: Measured) -> list[str]:
+    """What must be known beside the figures."""
+    said = [f"{found.unlabeled} samples without a label were left out"] if found.unlabeled else []
+    if found.in_training:
+        said.append(
+            f"{found.in_training} of {found.quality['tested']} samples are equal to samples of the training "
+            "part of the run's data: the model may have learnt from them, so these figures are too good for new samples"
+        )
+    elif found.in_training is None:
+        said.append(
+            "whether the model has learnt from these samples could not be checked: the run's own data is not here"
+        )
+    return said
 
 
 def best(prediction: Prediction) -> str:

@@ -22,6 +22,8 @@ from chase.core.errors import SettingsError
 from chase.core.messages import ClientId
 from chase.core.pools import SampleIds
 from chase.data.resident import Samples
+from chase.learning.native.choice import Kernels, chosen
+from chase.learning.native.kernel import NoKernel
 from chase.settings import ANNOTATORS, Settings
 
 
@@ -37,8 +39,18 @@ def build_net(settings: Settings, samples: Samples, num_classes: int) -> nn.Modu
     """The network that the settings name for these samples, with its initial weights, on the device they name."""
     check_device(settings.device)
     net = build_model(net_spec(settings, samples, num_classes), settings.seed)
-    net.plain_kernels = settings.kernels == "plain"  # type: ignore[assignment]
+    net.kernels = kernels_of(settings)  # type: ignore[assignment]
     return net.to(settings.device)
+
+
+def kernels_of(settings: Settings) -> Kernels:
+    """What computes the steps of a small network on this machine; refused where it is asked for and is not there."""
+    try:
+        return chosen(settings.kernels)
+    except NoKernel as error:
+        raise SettingsError(
+            f"kernels = '{settings.kernels}', but the compiled kernel {error}; or set kernels=auto for a new run"
+        ) from None
 
 
 def build_client(

@@ -45,7 +45,7 @@ def rest_and_watch(context: ClientContext, state: ClientState, order: RoundOrder
 
 
 def prepare_teachers(context: ClientContext, state: ClientState, order: RoundOrder, costs: Costs) -> Alignment | None:
-    """Both teachers' outputs on the watched samples, once a turn; None when alignment is skipped."""
+    """Both teachers' outputs on the watched samples, once per turn; None when alignment is skipped."""
     settings = context.settings
     enough = state.watched.size >= settings.batch_size
     if not settings.aligns or state.turn == 0 or order.fresh or state.local_weights is None or not enough:

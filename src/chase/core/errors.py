@@ -73,6 +73,13 @@ class FederationError(ChaseError):
     """A federation, its rules, its sites or its processes are not as they must be."""
 
 
+class SummedBeforeError(FederationError):
+    """What this site sends was part of a secure sum over other sites before."""
+
+    def __init__(self) -> None:
+        super().__init__("this round was summed with other sites before: what a site sends is part of one sum only")
+
+
 class TrainingError(ChaseError):
     """Training on a client did not work, for example because it diverged."""
 

@@ -36,9 +36,9 @@ def installed(package: str) -> str:
 
 
 def digest(root: Path) -> str:
-    """Twelve hex digits over the Python files below a directory: two states of one version are told apart."""
+    """Twelve hex digits over the Python and C files below a directory: two states of one version are told apart."""
     found = sha256()
-    for path in sorted(root.rglob("*.py")):
+    for path in sorted(path for kind in ("py", "c", "h") for path in root.rglob(f"*.{kind}")):
         content = path.read_bytes()
         found.update(f"{path.relative_to(root).as_posix()} {len(content)}\n".encode() + content)
     return found.hexdigest()[:12]

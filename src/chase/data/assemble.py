@@ -19,6 +19,8 @@ from chase.data.pictures import BYTE, Scale
 from chase.data.resident import Column, Kind
 
 Numbers = tuple[float, ...]
+PAIRS = 3
+"""Equal samples of both parts that are named."""
 
 
 @dataclass(frozen=True)
@@ -114,11 +116,22 @@ def sample_keys(inputs: Inputs, texts: Sequence[str] | None) -> NDArray[np.uint6
     return np.frombuffer(digests, dtype=np.uint64)
 
 
-def duplicates(train: DataPart, test: DataPart) -> int:
-    """How many test samples are also in the training part."""
+def duplicates(train: DataPart, test: DataPart) -> NDArray[np.int64]:
+    """Test samples that are also in the training part (pairs, 2): the row there, and the first equal one here."""
     if train.inputs.shape[1:] != test.inputs.shape[1:]:
-        return 0
-    return int(np.isin(sample_keys(test.inputs, test.texts), sample_keys(train.inputs, train.texts)).sum())
+        return np.zeros((0, 2), dtype=np.int64)
+    keys, first = np.unique(sample_keys(train.inputs, train.texts), return_index=True)
+    tested = sample_keys(test.inputs, test.texts)
+    rows = np.flatnonzero(np.isin(tested, keys))
+    return np.stack([rows, first[np.searchsorted(keys, tested[rows])]], axis=1)
+
+
+def name_pairs(pairs: NDArray[np.int64], train: DataPart, test: DataPart) -> str:
+    """The first of ``duplicates`` by their users' names; empty where samples have none."""
+    if train.names is None or test.names is None:
+        return ""
+    shown = [f"test sample {test.names[there]} and {train.names[here]}" for there, here in pairs[:PAIRS].tolist()]
+    return f" (first: {'; '.join(shown)})"
 
 
 def assemble(
@@ -151,8 +164,9 @@ def assemble(
     if first.labels.size == 0:
         raise DataError(f"{name} has no training sample")
     twice = duplicates(first, second)
-    if twice:
-        problems += (f"{twice} of {second.labels.size} test samples are also in the training part",)
+    if len(twice):
+        named = name_pairs(twice, first, second)
+        problems += (f"{len(twice)} of {second.labels.size} test samples are also in the training part{named}",)
     if mean is None or std is None:
         mean, std = statistics(train.kind, first.inputs, train.columns)
     decoded = Decoded(

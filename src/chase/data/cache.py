@@ -117,6 +117,7 @@ def _write(entry: Path, made: Decoded) -> None:
             "columns": [column.to_json() for column in made.columns],
             "scale": made.scale,
             "seconds": made.seconds,
+            "reading": dict(made.reading),
             "problems": made.problems,
         }
         for side, part in (("train", made.train), ("test", made.test)):

@@ -86,6 +86,14 @@ def fill_columns(table: DataTable, options: DataOptions) -> DataOptions:
     return _by_content(table, options, rest)
 
 
+def found_columns(options: DataOptions) -> dict[str, str]:
+    """What ``fill_columns`` found, by setting: for those who read another table as this one was read."""
+    keys = ("id_column", "image_column", "text_column", "label_column")
+    options = replace(options, id_column="") if options.id_column == NONE else options
+    vector = options.columns[0] if len(options.columns) == 1 else ""
+    return {key: getattr(options, key) for key in keys} | ({"columns": vector} if vector else {})
+
+
 def _with_key(table: DataTable, options: DataOptions, names: Sequence[str]) -> tuple[DataOptions, list[str]]:
     """A column of single words that are all different names the rows, where there are other columns to learn from."""
     for name in names:
@@ -108,10 +116,30 @@ def left_out_ids(table: DataTable, options: DataOptions) -> list[str]:
     used |= {options.label_column, options.site_column, options.id_column}
     return [
         f"column '{name}' is not learnt from: its name is that of an id"
-        + ("" if options.id_column else ", but its cells are not all different; name it in `columns` to use it")
+        + (
+            ""
+            if options.id_column or _is_key(table, name)
+            else ", but its cells are not all different; name it in `columns` to use it"
+        )
         for name in _called_ids(table.rows.column_names)
         if name not in used
     ]
+
+
+def useless_ids(table: DataTable, options: DataOptions) -> list[str]:
+    """A sentence where a column is called an id, but cannot name the samples."""
+    used = (options.label_column, options.site_column, options.text_column, options.image_column)
+    for name in () if options.id_column else _called_ids(table.rows.column_names):
+        first: dict[str, int] = {}
+        for row, cell in enumerate(table.cells(name, "id") if name not in used else ()):
+            text = "" if cell is None else str(cell).strip()
+            if text in first or not text:
+                where = table.where(row)
+                both = f"{table.where(first[text])} and {where.rpartition(', ')[2]}" if text else ""
+                why = f"'{text}' is in {both}" if text else f"it is empty in {where}"
+                return [f"the samples are named by their place in the file, not by column '{name}': {why}"]
+            first[text] = row
+    return []
 
 
 def _chosen(wanted: str, found: str) -> str:

@@ -33,7 +33,7 @@ class Coverage:
 
     @property
     def samples(self) -> Counts:
-        """Samples a client."""
+        """Samples per client."""
         return np.asarray(self.held.sum(axis=1) + self.unknown, dtype=np.int64)
 
     @property

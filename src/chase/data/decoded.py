@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -62,6 +63,8 @@ class Decoded:
     """What the columns are, for a table."""
     problems: tuple[str, ...] = field(default=())
     """What a user should know: duplicates, skipped files."""
+    reading: Mapping[str, str] = field(default_factory=dict)
+    """Which columns of a table were read, by setting; empty where it is no table."""
     entry: str = ""
     """The cache's name for it, which its content decides; empty where it is not in the cache."""
 
@@ -85,6 +88,7 @@ class Decoded:
             test_texts=self.test.texts,
             train_files=self.train.files,
             seconds=self.seconds,
+            reading=self.reading,
         )
 
     def _samples(self, part: DataPart) -> Samples:

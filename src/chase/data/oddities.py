@@ -62,7 +62,9 @@ def _twins(data: DataSet) -> list[str]:
     if same.any():
         at = int(np.flatnonzero(same)[0])
         pair = f"{data.name_of(int(order[at]))} and {data.name_of(int(order[at + 1]))}"
-        found.append(f"{int(same.sum())} training samples equal an earlier one (first: {pair})")
+        count = int(same.sum())
+        equal = "1 training sample equals" if count == 1 else f"{count} training samples equal"
+        found.append(f"{equal} an earlier one (first: {pair})")
     return found + _contradictions(data, np.concatenate([keys, tested]))
 
 

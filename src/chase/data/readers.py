@@ -35,12 +35,14 @@ def read_part(part: PartFiles, options: DataOptions, known: tuple[Column, ...] =
     if not part.tables:
         return read_folder(part, options)
     table = read_tables(part.tables, options.encoding)
+    told = options.id_column == columns.NONE
     options = columns.fill_columns(table, options)
     if table.rows.num_rows == 0:
         raise DataError(f"{table.path} has no rows")
-    if options.image_column:
-        return read_images(table, options)
-    return read_texts(table, options) if options.text_column else read_features(table, options, known)
+    if not options.image_column and not options.text_column:
+        return read_features(table, options, known)
+    raw = read_images(table, options) if options.image_column else read_texts(table, options)
+    return replace(raw, problems=(*raw.problems, *(() if told else columns.useless_ids(table, options))))
 
 
 def read_folder(part: PartFiles, options: DataOptions) -> Raw:

@@ -9,7 +9,8 @@ the code of a category.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -143,6 +144,8 @@ class DataSet:
     """The original file of each sample, relative to the folder of the table that names it."""
     seconds: float = 0.0
     """Recordings: their length."""
+    reading: Mapping[str, str] = field(default_factory=dict)
+    """Which columns of an own table were read, by setting."""
     originals: str = ""
     """The folder that names or files of samples are relative to, where their originals are files."""
 

@@ -54,17 +54,13 @@ class DataTable:
 
     def key(self, row: int) -> str:
         """A name for a row that leads back to it: ``items.csv:17`` (line) or ``items.parquet#16`` (row from 0)."""
-        if self.lines is not None:
-            return f"{self.path.name}:{int(self.lines[row])}"
         file, at = self._place(row)
-        return f"{file}#{at}"
+        return f"{file}#{at}" if self.lines is None else f"{file}:{int(self.lines[row])}"
 
     def where(self, row: int) -> str:
         """The place of a row for a message."""
-        if self.lines is not None:
-            return f"{self.path.name}, line {int(self.lines[row])}"
         file, at = self._place(row)
-        return f"{file}, row {at} (counted from 0)"
+        return f"{file}, row {at} (counted from 0)" if self.lines is None else f"{file}, line {int(self.lines[row])}"
 
     def _place(self, row: int) -> tuple[str, int]:
         if self.owner is None:
@@ -105,7 +101,9 @@ def read_tables(paths: Sequence[Path], encoding: str = "") -> DataTable:
         raise DataError(f"the shards beside {paths[0]} have different columns: {str(error).splitlines()[0]}") from None
     owner = np.repeat(np.arange(len(parts)), [part.rows.num_rows for part in parts])
     problems = tuple(problem for part in parts for problem in part.problems)
-    return DataTable(paths[0], whole, tuple(path.name for path in paths), owner, None, problems)
+    known = [part.lines for part in parts if part.lines is not None]
+    lines = np.concatenate(known) if len(known) == len(parts) else None
+    return DataTable(paths[0], whole, tuple(path.name for path in paths), owner, lines, problems)
 
 
 def class_names(table: DataTable, column: str) -> tuple[str, ...]:

@@ -10,7 +10,7 @@ from chase.core.errors import DataError
 from chase.data import folders
 from chase.data.assemble import Raw, assemble
 from chase.data.cache import cached, content_key
-from chase.data.columns import fill_columns
+from chase.data.columns import NONE, fill_columns, found_columns
 from chase.data.decoded import Decoded
 from chase.data.options import DataOptions
 from chase.data.pictures import RAW
@@ -18,6 +18,8 @@ from chase.data.readers import PartFiles, read_part
 from chase.data.table_cells import image_cells
 from chase.data.tabular_files import TABLE_SUFFIXES, class_names, is_table_name, read_tables
 
+TABLE = "table 2"
+"""Part of the key of a cached table: changed when its samples are named or described otherwise."""
 SHARD = re.compile(r"(train|test)(-\d+-of-\d+)?")
 """Names of table files that make up a part; the second form is that of the Hugging Face hub."""
 
@@ -28,9 +30,10 @@ def load_own(path: Path, options: DataOptions) -> Decoded:
     parts = [train] if test is None else [train, test]
     if train.tables:
         table = read_tables(train.tables, options.encoding)
-        options = fill_columns(table, options)
+        filled = fill_columns(table, options)
+        options = replace(filled, id_column=NONE) if options.id_column == NONE else filled
         classes = options.classes or class_names(table, options.label_column)
-        names = ["table", *(file.name for part in parts for file in part.tables)]
+        names = [TABLE, *(file.name for part in parts for file in part.tables)]
     else:
         classes = options.classes or folders.class_folders(train.root)
         names = ["folder", *(str(f.relative_to(path)) for p in parts if not p.tables for f in _images(p, path))]
@@ -40,7 +43,8 @@ def load_own(path: Path, options: DataOptions) -> Decoded:
         first = read_part(train, options)
         second = None if test is None else read_part(test, as_read(first, options), first.columns)
         share, mean, std = options.test_share, options.mean or None, options.std or None
-        return assemble(path.name, first, second, classes=classes, test_share=share, mean=mean, std=std)
+        whole = assemble(path.name, first, second, classes=classes, test_share=share, mean=mean, std=std)
+        return replace(whole, reading=found_columns(options)) if train.tables else whole
 
     return cached(path.name, content_key(files, options.key(), *names), make)
 
@@ -55,11 +59,10 @@ def parts_of(path: Path, options: DataOptions) -> tuple[PartFiles, PartFiles | N
     test = None if given is None else _one_part(given)
     if path.is_file():
         return _one_part(path), test
-    for folder in (path, path / "data"):
-        tables = _tables_in(folder)
-        if "train" in tables:
-            beside = PartFiles(folder, tables["test"]) if "test" in tables else None
-            return PartFiles(folder, tables["train"]), test or beside
+    folder, tables = tables_in(path)
+    if "train" in tables:
+        beside = PartFiles(folder, tables["test"]) if "test" in tables else None
+        return PartFiles(folder, tables["train"]), test or beside
     train, second = folders.parts_of(path)
     beside = None if second is None else PartFiles(second, named_from=path)
     return PartFiles(train, named_from=path), test or beside
@@ -84,6 +87,21 @@ def _one_part(path: Path) -> PartFiles:
     if not is_table_name(path):
         raise DataError(f"{path} is neither a table ({', '.join(TABLE_SUFFIXES)}) nor a folder of images")
     return PartFiles(path.parent, (path,))
+
+
+def tables_in(path: Path) -> tuple[Path, dict[str, tuple[Path, ...]]]:
+    """The tables ``train`` and ``test`` of a folder or of ``data`` in it, and where they are; nothing without any."""
+    for folder in (path, path / "data"):
+        found = _tables_in(folder)
+        if "train" in found:
+            return folder, found
+    return path, {}
+
+
+def shards_of(file: Path) -> tuple[Path, ...]:
+    """All files of the part that a table file is a shard of; itself where it is alone."""
+    parts = _tables_in(file.parent).values()
+    return next((part for part in parts if file.name in [shard.name for shard in part]), (file,))
 
 
 def _tables_in(folder: Path) -> dict[str, tuple[Path, ...]]:

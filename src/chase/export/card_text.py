@@ -7,10 +7,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from chase.data.kinds import Column
 from chase.export.trained import Trained
 from chase.run.metrics import ESTIMATE_MEANS, estimate_in_words
+from chase.server.quality import wilson
 
 TO_FILL = "*(to be filled in by those who release the model)*"
+CATEGORIES = 6
+"""Columns of at most as many categories have them named."""
 
 
 def model_card(trained: Trained) -> str:
@@ -39,7 +43,7 @@ def _facts(trained: Trained, line: Mapping[str, Any]) -> str:
     settings = trained.settings
     rows = {
         "classes": ", ".join(trained.card.classes),
-        "input": f"{trained.card.kind} of shape {' x '.join(str(n) for n in trained.card.net.shape)}",
+        "input": _input(trained),
         "round": f"{trained.round} of {settings.get('rounds')}",
         "labels bought": line.get("labels", "unknown"),
         "strategy": settings.get("strategy"),
@@ -47,6 +51,21 @@ def _facts(trained: Trained, line: Mapping[str, Any]) -> str:
         "settings digest": trained.settings_digest[:16],
     }
     return "\n".join(f"- {name}: {value}" for name, value in rows.items())
+
+
+def _input(trained: Trained) -> str:
+    """What the model reads: the columns of a table by name, else the shape of a sample."""
+    card = trained.card
+    if card.columns:
+        return f"rows of a table with the columns {', '.join(_column(column) for column in card.columns)}"
+    return f"{card.kind} of shape {' x '.join(str(n) for n in card.net.shape)}"
+
+
+def _column(column: Column) -> str:
+    if column.kind == "numeric":
+        return f"{column.name} (number)"
+    few = len(column.values) <= CATEGORIES
+    return f"{column.name} (one of {', '.join(column.values) if few else f'{len(column.values)} categories'})"
 
 
 def _data(trained: Trained, coverage: Mapping[str, Any], line: Mapping[str, Any]) -> str:
@@ -81,8 +100,11 @@ def _quality(trained: Trained, line: Mapping[str, Any]) -> str:
     whole = _read(trained.path / "confusion.json")
     if whole.get("round") == trained.round and whole.get("quality"):
         return _full_quality(whole["quality"])
-    said = [f"Accuracy on the test set: {line['test_accuracy']:.1%}."]
     by_class = line.get("per_class") or []
+    tested = [sum(row) for row in whole.get("matrix") or []]  # every round is measured on the same samples
+    if sum(tested) and len(tested) == len(by_class):
+        return _quality_of_best(trained, line, tested)
+    said = [f"Accuracy on the test set: {line['test_accuracy']:.1%}."]
     if by_class:
         said += ["", "| class | accuracy |", "| --- | --- |"]
         said += [
@@ -97,6 +119,24 @@ def _not_measured(line: Mapping[str, Any]) -> str:
     estimate = estimate_in_words(line)
     said = ["Not measured: there was no test set."]
     return "\n\n".join([*said, f"Estimated accuracy: {estimate}.", ESTIMATE_MEANS] if estimate else said)
+
+
+def _quality_of_best(trained: Trained, line: Mapping[str, Any], tested: Sequence[int]) -> str:
+    """What is kept of a round before the last, with ``tested`` samples of each class."""
+    total, accuracy, by_class = sum(tested), line["test_accuracy"], line["per_class"]
+    low, high = wilson(round(accuracy * total), total)
+    known = [value for value in by_class if value is not None]
+    said = [
+        f"- accuracy: {accuracy:.1%} (95 % interval {low:.1%} to {high:.1%}, {total} test samples)",
+        f"- always the most frequent class: {max(tested) / total:.1%}",
+        f"- balanced accuracy: {sum(known) / len(known):.1%}",
+    ]
+    if line.get("calibration_error") is not None:
+        said.append(f"- calibration error (ECE): {line['calibration_error']:.3f}")
+    said += ["", "The round was chosen by these figures, so they are somewhat too good for new samples."]
+    said += ["", "| class | sensitivity | test samples |", "| --- | --- | --- |"]
+    rows = zip(trained.card.classes, by_class, tested, strict=True)
+    return "\n".join([*said, *(f"| {name} | {_share(value)} | {count} |" for name, value, count in rows)])
 
 
 def _full_quality(found: Mapping[str, Any]) -> str:

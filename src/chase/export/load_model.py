@@ -2,7 +2,7 @@
 
 On the command line, beside the other exported files:
 
-    python load_model.py photo.png another.jpg      # for a model of texts: text files
+    python load_model.py photo.png another.jpg      # for a model of texts: text files; of tables: CSV files
 
 or in a program:
 
@@ -17,7 +17,10 @@ the shape of the input are in ``model.json``. ``model.safetensors`` holds the ba
 
 from __future__ import annotations
 
+import csv
+import io
 import json
+import math
 import re
 import sys
 import warnings
@@ -127,6 +130,70 @@ def read_text(text: str, about: dict[str, Any]) -> tuple[Tensor, str]:
     return torch.tensor(tokens + [0] * (length - len(tokens))), left_out
 
 
+MISSING = ("", "na", "n/a", "nan", "null", "none", "?")
+"""How a missing number is written."""
+
+
+def read_rows(path: str | Path, about: dict[str, Any]) -> list[tuple[int, Tensor]]:
+    """The rows of a CSV file (UTF-8) as a model of tables takes them, each with its line; a ``ValueError`` says what
+    is wrong.
+
+    Numbers may have a decimal comma; a missing one is NaN, as is a category that the model does not know.
+    """
+    try:
+        text = Path(path).read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+        raise ValueError(f"cannot read table {path}: {reason}") from None
+    first = "".join(text.partition("\n")[0].split('"')[::2])
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=max(",;\t|", key=first.count))
+    header = [name.strip() for name in next(reader, [])]
+    missing = [column["name"] for column in about["columns"] if column["name"] not in header]
+    if missing:
+        raise ValueError(f"{path} has no column '{missing[0]}'; it has: {', '.join(header)}")
+    places = [header.index(column["name"]) for column in about["columns"]]
+    rows, before = [], reader.line_num
+    for cells in reader:
+        line, before = before + 1, reader.line_num
+        if not cells:
+            continue
+        if len(cells) != len(header):
+            raise ValueError(f"{path}, line {line}: {len(cells)} cells, but the header has {len(header)}")
+        values = [_cell(cells[at].strip(), column) for at, column in zip(places, about["columns"], strict=True)]
+        for value, column in zip(values, about["columns"], strict=True):
+            if value is None:
+                raise ValueError(f"{path}, line {line}: column '{column['name']}' holds a text, not a number")
+        rows.append((line, torch.tensor(values, dtype=torch.float32)))
+    return rows
+
+
+def _cell(text: str, column: dict[str, Any]) -> float | None:
+    """The number that a cell stands for; None where it should be a number and is none."""
+    if column["kind"] == "categorical":
+        return float(column["values"].index(text)) if text in column["values"] else math.nan
+    if text.lower() in MISSING:
+        return math.nan
+    for written in (text, text.replace(",", ".") if text.count(",") == 1 and "." not in text else ""):
+        try:
+            value = float(written)
+        except ValueError:
+            continue
+        return value if math.isfinite(value) else None
+    return None
+
+
+def read_samples(path: str | Path, about: dict[str, Any]) -> list[tuple[str, Tensor, str]]:
+    """The samples of a file, with a name and what had to be changed: the rows of a table, else the file itself."""
+    is_table = Path(path).suffix.lower() in (".csv", ".tsv", ".parquet")
+    if about["kind"] == "table" and Path(path).suffix.lower() in (".csv", ".tsv"):
+        return [(f"{path}:{line}", row, "") for line, row in read_rows(path, about)]
+    if about["kind"] in ("table", "vectors") or is_table or (about.get("seconds") and about["kind"] == "image"):
+        takes = {"table": "CSV files", "text": "one text per file", "image": "image files"}.get(about["kind"])
+        takes = "spectra of recordings" if about.get("seconds") else takes or about["input"]
+        raise ValueError(f"cannot read {path}: this program takes {takes}; `chase predict` reads more")
+    return [(str(path), *read_file(path, about))]
+
+
 def read_file(path: str | Path, about: dict[str, Any]) -> tuple[Tensor, str]:
     """An image or text file as the model takes it, and what had to be changed; a ``ValueError`` names a bad file."""
     if about["kind"] == "image":
@@ -139,13 +206,20 @@ def read_file(path: str | Path, about: dict[str, Any]) -> tuple[Tensor, str]:
 
 
 def main() -> None:
-    """Print the class and its probability of every file named."""
-    model = load()
+    """Print the class and its probability of every file, or row of a table, named; what cannot be read is said."""
+    model, failed = load(), False
     for name in sys.argv[1:]:
-        inputs, changed = read_file(name, model.about)
-        probabilities = model.probabilities(inputs[None])[0]
-        best = int(probabilities.argmax())
-        print(name, model.classes[best], f"{float(probabilities[best]):.4f}", changed, sep="\t")
+        try:
+            samples = read_samples(name, model.about)
+        except ValueError as error:
+            print(error, file=sys.stderr)
+            failed = True
+            continue
+        for sample, inputs, changed in samples:
+            probabilities = model.probabilities(inputs[None])[0]
+            best = int(probabilities.argmax())
+            print(sample, model.classes[best], f"{float(probabilities[best]):.4f}", changed, sep="\t")
+    sys.exit(int(failed))
 
 
 if __name__ == "__main__":

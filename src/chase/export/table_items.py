@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import torch
 from torch import Tensor
 
@@ -16,10 +17,12 @@ from chase.data import columns
 from chase.data.audio import HOP, RATE, to_length
 from chase.data.options import DataOptions
 from chase.data.pictures import RAW, PictureError, read_picture, rescale, reshape
-from chase.data.table_cells import image_cells
-from chase.data.tabular_files import DataTable, read_table
+from chase.data.table_cells import image_cells, labels_as_text
+from chase.data.tabular_files import DataTable, read_table, read_tables
 from chase.data.texts import tokenize, tokens_of, words_of
+from chase.data.user_data import shards_of
 from chase.export.trained import Trained
+from chase.run.data_check import reading
 from chase.settings import from_mapping
 
 
@@ -31,6 +34,10 @@ class Item:
     inputs: Tensor | None
     note: str = ""
     error: str = ""
+    file: Path | None = None
+    """The file as it was given, where a file is one sample."""
+    truth: str | None = None
+    """The class that the data says."""
 
 
 def picture_input(trained: Trained, raw: RAW | None) -> Tensor:
@@ -49,16 +56,35 @@ def row_items(trained: Trained, path: Path, changes: Mapping[str, Any]) -> Itera
     table = read_table(path, options.encoding)
     if table.rows.num_rows == 0:
         raise DataError(f"{path} has no rows")
-    if "id_column" not in changes and options.id_column not in (*table.rows.column_names, columns.NONE):
-        options = replace(options, id_column="")  # rows are named by their place
-    options = columns.fill_columns(
-        table, replace(options, classes=trained.card.classes, columns=_named(trained) or options.columns)
-    )
+    options = columns.fill_columns(table, _as_trained(trained, table, options, changes))
     read, paths = _inputs(trained, table, options)
-    for row, (item, (name, said)) in enumerate(zip(read, _names(table, options.id_column, paths), strict=True)):
+    names = _names_among(shards_of(path), path, options) or list(_names(table, options.id_column, paths))
+    labelled = options.label_column in table.rows.column_names
+    truths = labels_as_text(table, options.label_column) if labelled else [None] * table.rows.num_rows
+    rows = zip(read, names, truths, strict=True)
+    for row, (item, (name, said), truth) in enumerate(rows):
         error = f"cannot read {name}: {item.error}" if paths else f"{table.where(row)}: {item.error}"
         note = "; ".join(part for part in (item.note, said) if part)
-        yield replace(item, id=name, note=note, error=error if item.error else "")
+        yield replace(item, id=name, note=note, error=error if item.error else "", truth=truth)
+
+
+def _as_trained(trained: Trained, table: DataTable, options: DataOptions, changes: Mapping[str, Any]) -> DataOptions:
+    """Options under which rows are read and named as those of the run's own table, as far as the table allows."""
+    has = table.rows.column_names
+    known = reading(trained.path)
+    for key, name in (known or {}).items():
+        if key in changes or key == "columns":
+            continue
+        if name in has:
+            options = replace(options, **{key: name})  # type: ignore[arg-type]  # all of them are names of columns
+        elif key == "id_column" and not name:  # rows of the run's table are named by their place
+            options = replace(options, id_column=columns.NONE)
+    if "id_column" not in changes and options.id_column not in (*has, columns.NONE):
+        options = replace(options, id_column="")  # rows are named by their place
+    named = _named(trained) or options.columns
+    if not named and trained.card.kind == "vectors" and (known or {}).get("columns") in has:
+        named = ((known or {})["columns"],)
+    return replace(options, classes=trained.card.classes, columns=named)
 
 
 def _inputs(trained: Trained, table: DataTable, options: DataOptions) -> tuple[Iterator[Item], Sequence[str | None]]:
@@ -104,6 +130,45 @@ def _names(table: DataTable, column: str, paths: Sequence[str | None]) -> Iterat
             yield table.key(row), why
         else:
             yield table.key(row), ""
+
+
+def _names_among(shards: Sequence[Path], path: Path, options: DataOptions) -> list[tuple[str, str]]:
+    """The ids of a file's rows among those of all shards: only the first of equal paths is called by it."""
+    if len(shards) < 2:
+        return []
+    whole = read_tables(shards, options.encoding)
+    if options.id_column and options.id_column not in whole.rows.column_names:
+        return []
+    named = options.image_column in whole.rows.column_names and not options.id_column
+    paths = image_cells(whole, options.image_column)[1] if named else ()
+    which = [shard.name for shard in shards].index(path.name)
+    names = enumerate(_names(whole, options.id_column, paths))
+    return [name for row, name in names if whole.owner is not None and whole.owner[row] == which]
+
+
+def picture_names(trained: Trained, files: Sequence[Path]) -> dict[Path, str]:
+    """The ids of the pictures that a table of the run's own data, one file or its shards, names by their paths."""
+    known = reading(trained.path) or {}
+    column, ids = known.get("image_column", ""), known.get("id_column", "")
+    if trained.card.kind != "image" or not column:
+        return {}
+    try:
+        table = read_tables(files, str(trained.settings.get("encoding") or ""))
+    except DataError:  # it was changed since: pictures are called by their own paths, and can be predicted
+        return {}
+    has = table.rows.column_names
+    if column not in has or (ids and ids not in has):
+        return {}
+    kind = table.rows.schema.field(column).type
+    if not (pa.types.is_string(kind) or pa.types.is_large_string(kind)):  # the pictures themselves, not their paths
+        return {}
+    paths = image_cells(table, column)[1]
+    found: dict[Path, str] = {}
+    for path, (name, _) in zip(paths, _names(table, ids, paths), strict=True):
+        if path:
+            place = table.path.parent / path
+            found.setdefault(place.parent.resolve() / place.name, name)
+    return found
 
 
 def _of_picture(trained: Trained, raw: RAW | None) -> Item:

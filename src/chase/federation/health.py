@@ -16,7 +16,7 @@ from chase.federation.transport import CONTACT
 from chase.home.store import ClientStore
 from chase.run.record import Record
 from chase.site import approval
-from chase.site.contents import damaged
+from chase.site.contents import damaged, damaged_count
 from chase.site.place import Site
 
 LEAST_SPACE = 1 << 30
@@ -90,7 +90,7 @@ def site_problems(site: Site) -> list[str]:
     spoiled = damaged(site)
     if spoiled:
         names = [site.held_out_names().get(s) or site.home.inbox.sample_name(s) or str(s) for s in spoiled[:5]]
-        found.append(f"{len(spoiled)} samples are damaged ({', '.join(names)}): restore them from a backup")
+        found.append(f"{damaged_count(spoiled)} damaged ({', '.join(names)}): restore them from a backup")
     broken = len(ClientStore(site.home, site.start()).damaged())
     if broken:
         found.append(f"{broken} of the kept turns are damaged: run `chase site recover {site.path}`")

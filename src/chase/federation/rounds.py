@@ -140,9 +140,13 @@ class Rounds:
         """End the run where so many sites are ahead that the round cannot have its quorum."""
         ahead = sorted(name for name, why in outcome.refused.items() if why.startswith(AHEAD))
         if len(ahead) > spare:
+            late, ended = f"later rounds than {round}", ""
+            if round < 1:  # features are being fitted
+                late, ended = "rounds of this run already", "ended before its first round was saved, or "
             raise FederationError(
-                f"{', '.join(ahead)} have done later rounds than {round}: the server was restored from an older copy. "
-                f"Run `chase federation rollback FED {round - 1}`, then run it again; the sites keep every label"
+                f"{', '.join(ahead)} have done {late}: the server was {ended}restored from an older copy. "
+                f"Run `chase federation rollback FED {max(0, round - 1)}`, then run it again; the sites keep every "
+                "label"
             )
 
     def _awaited(self, age: int) -> bool:

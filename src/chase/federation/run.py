@@ -1,7 +1,8 @@
 """The server's side of a federation: ``chase.run.loop`` over the sites.
 
 It continues from the last checkpoint of the run directory, so a server that was killed is resumed by starting it
-again: the run keeps its id, and sites answer repeated orders from what they committed.
+again: the run keeps its id, and sites answer repeated orders from what they committed (``begin_again``: except where
+no round was saved and features are fitted).
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from collections.abc import Callable
 from chase.federation.diary import Diary
 from chase.federation.engine import FederationEngine
 from chase.federation.in_step import ANEW, RESTARTED
+from chase.federation.rollback import begin_again
 from chase.federation.rules import FederationDirectory
 from chase.federation.transport import Transport
 from chase.report.html import report_run
@@ -35,6 +37,7 @@ def run_federation(
     record, diary = Record.open(federation.run), Diary(federation.run)
     record.expect("federation")
     with record.held(PATIENCE):
+        begin_again(record, diary, federation.rules.secure)
         engine = FederationEngine(federation, record.settings, transport, diary, clock, sleep)
         past = _run(engine, record, diary)
         why = stop_reason(record.settings, past[-1:])

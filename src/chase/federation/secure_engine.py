@@ -57,7 +57,8 @@ class SecureSums:
                 return result
         raise FederationError(
             f"features cannot be fitted: {TRIES} times too few sites were left for a secure sum; connect more "
-            "sites and run it again"
+            "sites and run it again, or, if events.jsonl says that they were summed with other sites before: run "
+            "`chase federation rollback FED 0` first"
         )
 
     def result(self, outcome: RoundOutcome) -> RoundResult:

@@ -1,7 +1,9 @@
 """A site's side of a secure sum: what it would have sent becomes a vector, and only masked words leave the site.
 
 Secrets and vector of a sum lie in ``secure/`` of the site's home while it is under way. A step that is asked for
-again is answered as before; which of a site's two secrets is given away is decided once (``unmask``).
+again is answered as before; which of a site's two secrets is given away is decided once (``unmask``). A vector becomes
+part of sums over one set of sites only, also where a round is held again: of two sums over different sites the
+difference would be known.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from chase.core.errors import FederationError
+from chase.core.errors import FederationError, SummedBeforeError
 from chase.core.files import write_atomically, write_private
 from chase.core.messages import ClientId, ClientUpdate, RoundOrder
 from chase.core.weights import Array, Weights
@@ -51,6 +53,8 @@ def with_noise(
     return private_weights(order.origin, update.weights, clip, site_sigma(multiplier, clip, sites), noise)
 
 
+KEPT = 20
+"""Vectors of each job of which the site remembers with whom they were summed."""
 JOBS = ("turn", "tally")
 """What is summed securely: answers to orders, and scores."""
 
@@ -62,10 +66,10 @@ class SecureSite:
         if job not in JOBS:
             raise FederationError("a secure sum of another kind than this site takes part in")
         self._path = site.path / "secure" / f"{job}.json"
-        self._words = self._path.with_suffix(".words")
+        self._words, self._sets = self._path.with_suffix(".words"), self._path.with_suffix(".sets")
 
-    def begin(self, number: ClientId, context: str, words: Words) -> dict[str, Array]:
-        """Step 1: keep the vector and new secrets; the public keys leave."""
+    def begin(self, number: ClientId, context: str, of: str, words: Words) -> dict[str, Array]:
+        """Step 1: keep the vector, ``of`` a run and round or of a model, and new secrets; the public keys leave."""
         body = self._read()
         if body is None or body["context"] != context:
             party = Party(number, context)
@@ -73,6 +77,7 @@ class SecureSite:
             write_atomically(self._words, words.tobytes())
             digest = hashlib.sha256(words.tobytes()).hexdigest()
             body = {"context": context, "number": number, "state": party.state.hex(), "words": digest}
+            body["of"] = f"{of} {digest}"
             self._write(body)
         return _arrays({name: bytes(value) for name, value in asdict(self._party(body).keys).items()})
 
@@ -106,12 +111,25 @@ class SecureSite:
         came = sorted(int(n) for n in header["came"])
         if body.setdefault("came", came) != came:
             raise FederationError("the server asks for shares twice, for other sites: nothing is given")
+        self._keep_set(str(body["of"]), came)
         self._write(body)
         own = int(body["number"])
         sealed = {int(n): bytes.fromhex(box) for n, box in body["boxes"].items()}
         sealed[own] = bytes.fromhex(body["sealed"][str(own)])
         given = self._party(body).unmask(sealed, read_keys(body), came, int(body["threshold"]))
         return _arrays({str(other): share for other, share in given.items()})
+
+    def _keep_set(self, vector: str, came: list[int]) -> None:
+        """Refuse to have a vector summed with other sites than before."""
+        try:
+            known: dict[str, list[int]] = json.loads(self._sets.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            known = {}
+        except (OSError, ValueError) as error:
+            raise FederationError(f"{self._sets} cannot be read ({error}): restore it, or remove it") from None
+        if known.setdefault(vector, came) != came:
+            raise SummedBeforeError
+        write_atomically(self._sets, json.dumps(dict(list(known.items())[-KEPT:])).encode(), durable=True)
 
     def _party(self, body: Mapping[str, Any]) -> Party:
         return Party(int(body["number"]), str(body["context"]), bytes.fromhex(body["state"]))

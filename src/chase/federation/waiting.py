@@ -1,7 +1,7 @@
 """Updates of an open round: up to a bound in memory, the others on disk until the round is closed.
 
 How far an update may change the model depends on the median of all of them, so none can be added to the sum before the
-round is closed. Then they are added one by one, in blocks of client ids, as in a simulation.
+round is closed. Then they are added one by one, in blocks of clients, as in a simulation.
 """
 
 from __future__ import annotations

@@ -24,10 +24,12 @@ from chase.core.errors import (
     ContractError,
     OutOfStepError,
     SettingsError,
+    SummedBeforeError,
     TrainingError,
     UpdateError,
 )
 from chase.core.messages import ClientUpdate
+from chase.core.weights import digest
 from chase.federation.secure_site import SecureSite, with_noise
 from chase.federation.secure_sum import Words, encode
 from chase.federation.secure_vector import vector_for
@@ -66,6 +68,8 @@ def harmless(error: Exception) -> str:
         return f"{AHEAD}: it has done round {error.done} and is asked for round {error.asked}"
     if isinstance(error, OutOfStepError):
         return f"{OUT_OF_STEP}: the site or the server was restored from an older copy"
+    if isinstance(error, SummedBeforeError):
+        return str(error)
     if isinstance(error, ClientError):
         cause = type(error.__cause__).__name__ if error.__cause__ is not None else "error"
         return f"{error.stage} failed ({cause}); the site's log says why"
@@ -115,14 +119,14 @@ def take_turn(site: Site, records: RecordDict) -> RecordDict:
         update = replace(update, weights=with_noise(site, update, order, rules, header["dp"]))
     if rules["secure"]:
         words = vector_for(settings, turn.spec_of(site, settings), order).words(update)
-        return _keys(site, "turn", header, order.round, words, update.metrics["turn"])
+        return _keys(site, "turn", header, f"{order.run} {order.round}", order.round, words, update.metrics["turn"])
     return codec.pack_update(update, turn.agreed_metrics(update))
 
 
-def _keys(site: Site, job: str, header: dict[str, Any], round: int, words: Words, turns: float) -> RecordDict:
-    """The first step of a secure sum in place of the answer itself."""
+def _keys(site: Site, job: str, header: dict[str, Any], of: str, round: int, words: Words, turns: float) -> RecordDict:
+    """The first step of a secure sum in place of the answer itself, which is ``of`` a run and round or of a model."""
     number = int(header["number"])
-    keys = SecureSite(site, job).begin(number, str(header["context"]), words)
+    keys = SecureSite(site, job).begin(number, str(header["context"]), of, words)
     return codec.pack_update(ClientUpdate(number, round, {}, 0, {}, keys), {"turn": turns})
 
 
@@ -141,10 +145,11 @@ def secure_step(step: str) -> Handler:
 def tally(site: Site, records: RecordDict) -> RecordDict:
     """The held-out part under a model."""
     header, settings, rules = accepted(site, records)
-    found = turn.tally(site, settings, codec.take_arrays(records, "weights"))
+    weights = codec.take_arrays(records, "weights")
+    found = turn.tally(site, settings, weights)
     if rules["secure"]:
         words = encode(np.array(found, dtype=np.float64))
-        return _keys(site, "tally", header, int(header["of"]), words, turn.turns(site))
+        return _keys(site, "tally", header, digest(weights), int(header["of"]), words, turn.turns(site))
     return codec.pack_tally(Tally(*found))
 
 

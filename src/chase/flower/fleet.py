@@ -57,6 +57,8 @@ ELSEWHERE = (
     "firewall or proxy lies between"
 )
 MOST_OBJECTS = 20_000
+UPLOAD_UNDER_WAY = ""
+"""In place of the number of an upload: the SuperLink finds the one that an object belongs to."""
 Result = TypeVar("Result")
 LOG = logging.getLogger("chase.node")
 
@@ -126,7 +128,7 @@ class Fleet:
                 self._tell("")
                 return found
             except httpx.TransportError as error:
-                if any(word in str(error).lower() for word in ("certificate", "ssl", "tls")):
+                if not_trusted(error):
                     raise SiteRefused(certificate_sentence(clean(str(error)))) from None
                 self._tell(f"the server cannot be reached ({clean(str(error)) or type(error).__name__}), trying again")
             except httpx.HTTPStatusError as error:
@@ -223,14 +225,31 @@ class Fleet:
         request = PushMessagesRequest(
             node=self._node, messages_list=[message], message_object_trees=[tree], clientapp_runtime_list=[seconds]
         )
+
+        def stored(name: str, session: str) -> bool:
+            part = PushObjectRequest(
+                node=self._node, run_id=run, object_id=name, object_content=objects[name], session_id=session
+            )
+            return bool(self._call(lambda: self._client.PushObject(part)).stored)
+
         for _ in range(3):
             told = self._call(lambda: self._client.PushMessages(request))
             wanted = set(told.objects_to_push)
-            parts = (PushObjectRequest(node=self._node, run_id=run, object_id=name, object_content=objects[name],
-                                       session_id=told.session_id) for name in objects if name in wanted)  # fmt: skip
-            if all(self._call(lambda part=part: self._client.PushObject(part)).stored for part in parts):  # type: ignore[misc]
+            if not wanted:  # it has the answer from a request whose reply was lost, but not all parts of it
+                for name in objects:
+                    stored(name, UPLOAD_UNDER_WAY)
+                return
+            if all(stored(name, told.session_id) for name in objects if name in wanted):
                 return
         raise FederationError("the server did not store an answer: it is sent again when it is asked for")
+
+
+def not_trusted(error: httpx.TransportError) -> bool:
+    """Whether TLS itself failed; a busy server that lets a handshake wait, or ends it, is tried again."""
+    said = str(error).lower()
+    if isinstance(error, httpx.TimeoutException) or "eof" in said:
+        return False
+    return any(word in said for word in ("certificate", "ssl", "tls"))
 
 
 def certificate_sentence(said: str) -> str:

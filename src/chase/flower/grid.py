@@ -23,6 +23,7 @@ from chase.core.text import clean
 from chase.federation.rules import MemberList
 from chase.federation.transport import Node, NodeId, Reply, SiteMessage, Ticket
 from chase.flower import codec
+from chase.flower.fleet import UPLOAD_UNDER_WAY
 from chase.flower.packing import pack_message, raw_key, read_message
 
 SUPERLINK = 1
@@ -78,18 +79,25 @@ class FlowerTransport:
             objects |= {parts[i].decode(): parts[i + 1] for i in range(2, len(parts), 2)}
         told = self._client.PushMessages(PushAppMessagesRequest(messages_list=messages, message_object_trees=trees))
         for name in told.objects_to_push:
-            self._client.PushObject(
-                PushObjectRequest(
-                    node=self._me,
-                    run_id=self._run,
-                    object_id=name,
-                    object_content=objects[name],
-                    session_id=told.session_id,
-                )
-            )
-        tickets = [ticket or None for ticket in told.message_ids]
+            self._push(name, objects[name], told.session_id)
+        sent = zip(told.message_ids, messages, trees, strict=True)
+        tickets = [ticket or self._sent_before(message, tree, objects) for ticket, message, tree in sent]
         self._sent_to |= {t: letter.node for t, letter in zip(tickets, letters, strict=True) if t is not None}
         return tickets
+
+    def _push(self, name: str, content: bytes, session: str) -> bool:
+        request = PushObjectRequest(
+            node=self._me, run_id=self._run, object_id=name, object_content=content, session_id=session
+        )
+        return bool(self._client.PushObject(request).stored)
+
+    def _sent_before(self, message: MessageProto, tree: ObjectTree, objects: Mapping[str, bytes]) -> Ticket | None:
+        """The ticket of a letter that is refused because an earlier request, whose reply was lost, has brought it.
+
+        Its objects are missing then: the SuperLink takes them now. It takes none of a letter that it does not have.
+        """
+        stored = {name: self._push(name, objects[name], UPLOAD_UNDER_WAY) for name in dict.fromkeys(_names(tree))}
+        return message.metadata.message_id if stored[tree.object_id] else None
 
     def _message(self, letter: SiteMessage) -> Message:
         return Message(

@@ -23,7 +23,7 @@ AlignOn = Literal["logits", "features"]
 
 @dataclass(frozen=True)
 class Alignment:
-    """What alignment needs of the watched samples, prepared once a turn."""
+    """What alignment needs of the watched samples, prepared once per turn."""
 
     directions: Tensor
     """(watched, outputs): (other teacher - own teacher) / tau, both of unit length."""

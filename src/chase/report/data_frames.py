@@ -153,7 +153,7 @@ FigureMaker = tuple[str, str, str, Quantity, Quantity]
 _FROZEN: Callable[[RunData], Any] = lambda run: 100.0 * frozen_share(run)  # noqa: E731
 FIGURES: dict[str, FigureMaker] = {
     "accuracy": ("Accuracy over rounds", "round", "test accuracy (%)", _rounds, accuracy),
-    "labels": ("Accuracy over labels", "labels given by people", "test accuracy (%)", metric("labels"), accuracy),
+    "labels": ("Accuracy over labels", "labels given on request", "test accuracy (%)", metric("labels"), accuracy),
     "loss": ("Test loss", "round", "cross-entropy", _rounds, metric("test_loss")),
     "ev": ("Mean epistemic variation", "round", "mean EV", _rounds, metric("mean_ev")),
     "frozen": ("Frozen share", "round", "dormant (%)", _rounds, _FROZEN),

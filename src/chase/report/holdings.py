@@ -19,7 +19,7 @@ def holdings_section(methods: Sequence[MethodRuns]) -> Section | None:
     """Accuracy by client and the confusion matrices."""
     figures = [f for f in (client_accuracy_figure(methods),) if f]
     figures += [f for f in (confusion_figure(method) for method in methods) if f]
-    return Section("holdings", "Accuracy by client and confusion", grid(figures)) if figures else None
+    return Section("holdings", "Accuracy by client and confusion", grid(figures, uneven=True)) if figures else None
 
 
 def held_drawing(run: RunData, most: int) -> tuple[str, str, str] | None:

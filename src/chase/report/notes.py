@@ -17,10 +17,15 @@ def run_notes(methods: Sequence[MethodRuns]) -> list[str]:
     said = []
     for text in texts[:MOST]:
         owners = [(label, seed) for label, seed, notes in runs if text in notes]
-        said.append(f"{text[:1].upper()}{text[1:]}" if len(owners) == len(runs) else f"{_whose(owners)}: {text}")
+        said.append(_sentence(text) if len(owners) == len(runs) else f"{_whose(owners)}: {text}")
     if len(texts) > MOST:
         said.append(f"{len(texts) - MOST} more notes are in the runs' notes.json")
     return [f"{text}." for text in said]
+
+
+def _sentence(text: str) -> str:
+    """With a capital letter, unless it begins with a name such as ``items.csv``."""
+    return f"{text[:1].upper()}{text[1:]}" if text.split(" ", 1)[0].isalpha() else text
 
 
 def _whose(owners: Sequence[tuple[str, int]]) -> str:

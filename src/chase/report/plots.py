@@ -96,6 +96,10 @@ def last_of_near(x: Numbers, merge: float) -> NDArray[np.bool_]:
     return keep
 
 
+WHOLE = ("round", "labels given on request")
+"""Axes that count."""
+
+
 def lines(title: str, xlabel: str, ylabel: str, curves: Sequence[Curve | None], from_zero: bool = False) -> str:
     """Lines with bands; a curve that is None keeps its place, so a method looks the same in every figure."""
     drawn = [(Look.named(c.label, i), c) for i, c in enumerate(curves) if c is not None]
@@ -117,7 +121,7 @@ def lines(title: str, xlabel: str, ylabel: str, curves: Sequence[Curve | None], 
                 markeredgewidth=0.5,
                 label=c.label,
             )
-        axes.xaxis.set_major_locator(ticks(7, whole=xlabel == "round"))
+        axes.xaxis.set_major_locator(ticks(7, whole=xlabel in WHOLE))
         axes.yaxis.set_major_locator(ticks(6))
         axes.margins(x=0.02)
         keep_means_readable(axes, [c for _, c in drawn])
@@ -238,7 +242,9 @@ def dots(title: str, xlabel: str, ylabel: str, names: Sequence[str], values: Map
             axes.plot(at + shift, y, look.marker, color=look.colour, label=label)
         name_ticks(axes, names)
         axes.set_xlim(-0.6, len(names) - 0.4)
-        axes.set_ylim(bottom=min(0.0, float(axes.get_ylim()[0])))
+        low, high = axes.get_ylim()
+        low = min(0.0, float(low))
+        axes.set_ylim(low, high + 0.05 * (high - low))  # no marker is cut
         add_legend(figure, axes, columns)
         return to_svg(figure, title)
 

@@ -21,7 +21,7 @@ SHOWN = 10
 """Clients at either end that are named."""
 LONGEST = 72
 """Characters of a client's name in a table."""
-COUNTED = {"labels": "labels given by people", **{name: f"{said} samples" for name, (said, _) in POOLS.items()}}
+COUNTED = {"labels": "labels given on request", **{name: f"{said} samples" for name, (said, _) in POOLS.items()}}
 COLUMNS = ("least", "10 %", "25 %", "median", "75 %", "90 %", "most")
 
 
@@ -134,7 +134,7 @@ def labels_figure(methods: Sequence[MethodRuns]) -> Markup:
     caption = "Over the clients that have had a turn."
     if len(methods) > 1:
         caption += " 90 % of them have at most this many."
-    return html_figure(plots.lines(title, "round", "labels given by people", curves, True), title, caption)
+    return html_figure(plots.lines(title, "round", "labels given on request", curves, True), title, caption)
 
 
 def seen_figure(methods: Sequence[MethodRuns]) -> Markup:

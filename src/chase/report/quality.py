@@ -66,7 +66,7 @@ def _by_class(label: str, found: Mapping[str, Any]) -> ReportTable:
         for row in found["classes"]
     ]
     titles = ("class", "sensitivity, %", "specificity, %", "AUC", "test samples")
-    return ReportTable(titles, rows, title=f"{label}: by class")
+    return ReportTable(titles, rows, title=f"{label}: by class" if label else "by class")
 
 
 def _reliability(label: str, found: Mapping[str, Any]) -> ReportTable:
@@ -76,6 +76,21 @@ def _reliability(label: str, found: Mapping[str, Any]) -> ReportTable:
     ]
     titles = ("mean confidence, %", "accuracy, %", "test samples")
     return ReportTable(titles, rows, title=f"{label}: calibration", text_columns=0)
+
+
+def evaluation_tables(found: Mapping[str, Any]) -> list[ReportTable]:
+    """The figures of one model for a terminal: a line each, and by class."""
+    low, high = found["accuracy_interval"]
+    rows: list[list[Cell]] = [
+        ["accuracy, %", _percent(found["accuracy"])],
+        ["95 % interval of the accuracy, %", f"{100 * low:.1f} to {100 * high:.1f}"],
+        ["by always naming the most frequent class, %", _percent(found["majority_accuracy"])],
+        ["balanced accuracy, %", _percent(found["balanced_accuracy"])],
+        ["AUC, mean over classes", number(found["auc"], 3)],
+        ["calibration error (ECE)", number(found["ece"], 3)],
+        ["test samples", number(found["tested"], 0)],
+    ]
+    return [ReportTable(("measure", "value"), rows), _by_class("", found)]
 
 
 def in_words(found: Mapping[str, Any], main: str = "accuracy", value: float | None = None) -> str:

@@ -55,9 +55,9 @@ class Section:
 SectionMaker = Callable[[Sequence[MethodRuns]], Section | None]
 
 
-def grid(figures: Sequence[Markup]) -> Markup:
-    """Figures beside each other where there is room."""
-    return markup("grid", figures=figures)
+def grid(figures: Sequence[Markup], uneven: bool = False) -> Markup:
+    """Figures beside each other where there is room; ``uneven``: their heights differ, so each begins at the top."""
+    return markup("grid", figures=figures, uneven=uneven)
 
 
 def line_figure(
@@ -141,7 +141,7 @@ def _estimate_figure(methods: Sequence[MethodRuns]) -> list[Markup]:
     some = [method for method in methods if any(map(has_estimate, method.runs))]
     if not some:
         return []
-    axes = ("labels given by people", "estimated accuracy (%)")
+    axes = ("labels given on request", "estimated accuracy (%)")
     return [
         line_figure(
             some, "Estimate over labels", axes, metric("labels"), lambda run: 100 * run.series(ESTIMATE), ESTIMATE_MEANS
@@ -162,7 +162,7 @@ def accuracy_section(methods: Sequence[MethodRuns]) -> Section | None:
         line_figure(
             methods,
             "Accuracy over labels",
-            ("labels given by people", axis),
+            ("labels given on request", axis),
             metric("labels"),
             accuracy,
             "Initial labels not counted.",
@@ -190,7 +190,7 @@ def _main_figure(methods: Sequence[MethodRuns], main: str) -> list[Markup]:
         f"{name[0].upper()}{name[1:]} over labels",
         "The main metric of these runs. Initial labels not counted.",
     )
-    axes = ("labels given by people", f"{name} (%)")
+    axes = ("labels given on request", f"{name} (%)")
     return [line_figure(methods, title, axes, metric("labels"), lambda run: main_series(run, main), note, merge=0.005)]
 
 
@@ -218,6 +218,10 @@ def variation_section(methods: Sequence[MethodRuns]) -> Section | None:
     return Section("variation", "Epistemic variation and freezing", grid(figures)) if figures else None
 
 
+PART_OF_THE_CLIENTS = {"share_of_clients": 1.0, "take_part": 1.0, "away": 0.0}
+"""Settings by which only some clients take part in a round, where they are not as usual."""
+
+
 def pools_section(methods: Sequence[MethodRuns]) -> Section:
     """Pool sizes over rounds, stacked, one figure per method."""
     figures = []
@@ -227,8 +231,10 @@ def pools_section(methods: Sequence[MethodRuns]) -> Section:
         ]
         x = method.shared_rounds().astype(np.float64)
         if x.size:
-            title = f"Pools: {method.label}"
-            figures.append(html_figure(plots.stack(title, "round", "samples", x, layers), title))
+            title, some = f"Pools: {method.label}", method.first.settings
+            part = any(some.get(key, usual) != usual for key, usual in PART_OF_THE_CLIENTS.items())
+            caption = "Over the clients that have had a turn." if part else ""
+            figures.append(html_figure(plots.stack(title, "round", "samples", x, layers), title, caption))
     return Section("pools", "Pools", grid(figures))
 
 
@@ -315,7 +321,7 @@ def clients_section(methods: Sequence[MethodRuns]) -> Section | None:
         labeled = np.array([clients[c].get("labeled", 0.0) for c in names])
         shares = [
             plots.Layer("initial", np.maximum(labeled - spent, 0.0), Fill("#9ad0f0")),
-            plots.Layer("given by people", np.minimum(spent, labeled), Fill("#0072b2")),
+            plots.Layer("given on request", np.minimum(spent, labeled), Fill("#0072b2")),
         ]
         title = f"Labels by client: {which}"
         figures.append(html_figure(plots.bars(title, "client", "labelled samples", names, shares), title))

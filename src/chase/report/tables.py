@@ -259,6 +259,7 @@ VERSIONS = {
     "platform": "platform",
     "processor": "processor",
     "cores": "cores",
+    "kernels": "kernels of the small networks",
 }
 """What of environment.json is shown besides the packages, by key."""
 

@@ -12,7 +12,7 @@ checked when they are read: both manifests name the same ones, so there is nothi
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -31,6 +31,7 @@ from chase.run.segments import (
     merge,
     read_bundle,
     read_state,
+    read_states,
     state_arrays,
     to_merge,
     write_bundle,
@@ -82,6 +83,17 @@ class Checkpoint:
     def read_blob(self, saved: SavedState) -> bytes:
         """A client's state as it is in the file, for another process."""
         return read_state(self.path, saved)
+
+    def read_blobs(self, wanted: Iterable[SavedState]) -> dict[SavedState, bytes]:
+        """Several states, each segment opened once."""
+        by_segment: dict[str, list[SavedState]] = {}
+        for saved in wanted:
+            by_segment.setdefault(saved.segment, []).append(saved)
+        return {
+            saved: blob
+            for segment, some in by_segment.items()
+            for saved, blob in zip(some, read_states(self.path / segment, some), strict=True)
+        }
 
     def read_arrays(self, saved: SavedFile) -> dict[str, Array]:
         """The arrays of a file."""

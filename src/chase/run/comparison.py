@@ -10,16 +10,18 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from chase.client.build import kernels_of
 from chase.core.errors import RunDirectoryError, SettingsError
 from chase.core.files import write_atomically
 from chase.core.messages import FORMAT
+from chase.learning.native.choice import Kernels
 from chase.run.experiment import Experiment
 from chase.run.metrics import stop_reason
-from chase.run.record import MAY_CHANGE, Record, check_unchanged
+from chase.run.record import MAY_CHANGE, Record, check_unchanged, kernels_before
 from chase.settings import Settings, from_mapping
 
 PLAN = "comparison.json"
@@ -32,6 +34,8 @@ class ComparisonRun:
     name: str
     """Its directory within the comparison's."""
     settings: Settings
+    kernels: Kernels | None = None
+    """What computes all runs of the comparison, once it has begun."""
 
 
 def method_changes(text: str) -> dict[str, str]:
@@ -75,32 +79,38 @@ def read_arms(path: Path, changes: Mapping[str, Any] | None = None) -> list[Comp
         if body["format"] != FORMAT:
             raise RunDirectoryError(f"{path / PLAN} has format {body['format']}, this version reads {FORMAT}")
         arms = {str(name): dict(settings) for name, settings in body["arms"].items()}
+        said = body.get("kernels")
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise RunDirectoryError(f"{path / PLAN} cannot be read: {error}") from None
     odd = sorted(set(changes or {}) - MAY_CHANGE)
     if odd:
         raise RunDirectoryError(f"{odd[0]} cannot change in a comparison that has begun; {sorted(MAY_CHANGE)} can")
-    return [
+    found = [
         ComparisonRun(name, from_mapping({**values, **(changes or {})}).resolved()) for name, values in arms.items()
     ]
+    return [replace(arm, kernels=kernels_before(arm.settings, said)) for arm in found]
 
 
-def write_arms(path: Path, arms: Sequence[ComparisonRun]) -> None:
-    """Note the runs, beside those that the directory has already."""
-    known = {arm.name: arm.settings for arm in read_arms(path)} if is_comparison(path) else {}
+def write_arms(path: Path, arms: Sequence[ComparisonRun]) -> list[ComparisonRun]:
+    """Note the runs, beside those that the directory has already, and what computes all of them; returns ``arms``."""
+    before = read_arms(path) if is_comparison(path) else []
+    known = {arm.name: arm.settings for arm in before}
     for arm in arms:
         if arm.name in known:
             check_unchanged(path / arm.name, known[arm.name].model_dump(), arm.settings)
     known |= {arm.name: arm.settings for arm in arms}
-    body = {"format": FORMAT, "arms": {name: settings.model_dump() for name, settings in known.items()}}
+    kernels = before[0].kernels if before else kernels_of(arms[0].settings)
+    dumped = {name: settings.model_dump() for name, settings in known.items()}
+    body = {"format": FORMAT, "kernels": kernels, "arms": dumped}
     write_atomically(path / PLAN, json.dumps(body, indent=1).encode())
+    return [replace(arm, kernels=kernels_before(arm.settings, kernels)) for arm in arms]
 
 
 def open_arm(path: Path, arm: ComparisonRun) -> Experiment | None:
     """The run to begin or to resume; None when it is finished."""
     where = path / arm.name
     if not (where / "settings.toml").exists():
-        return Experiment.begin(arm.settings, where)
+        return Experiment.begin(arm.settings, where, arm.kernels)
     record = Record.open(where)
     check_unchanged(where, record.settings.model_dump(), arm.settings)
     changes = {key: getattr(arm.settings, key) for key in MAY_CHANGE}

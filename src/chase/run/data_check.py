@@ -9,7 +9,10 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shlex
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -46,12 +49,12 @@ def is_path(settings: Settings, key: str) -> bool:
 
 def keep(run: Path, settings: Settings, data: DataSet) -> None:
     """Write the file of a new run."""
-    body = {"digest": digest(data), "places": places(run, settings)}
+    body = {"digest": digest(data), "places": places(run, settings), "reading": dict(data.reading)}
     write_atomically(run / FILE, json.dumps(body, indent=2).encode())
 
 
 def here(run: Path, settings: Settings) -> None:
-    """Note where the data is relative to a run that began on another machine."""
+    """Note where the data is now relative to a run: the data has moved, or the run began on another machine."""
     known = _read(run)
     if known:
         write_atomically(run / FILE, json.dumps({**known, "places": places(run, settings)}, indent=2).encode())
@@ -72,7 +75,8 @@ def locate(run: Path, settings: Settings) -> Settings:
     if "places" in known and settings.test_data and "test_data" not in places:
         raise RunDirectoryError(
             f"test_data = {settings.test_data}, but {run} began without it, and what a run is measured on stays the "
-            "same: start a new run with it"
+            f"same: measure its model with `chase evaluate {shlex.quote(str(run))} {settings.test_data}`, or start a "
+            "new run with it"
         )
     for key in PATHS:
         # A name without a slash looks like a path only while the file is there; the run knows what it was.
@@ -81,11 +85,23 @@ def locate(run: Path, settings: Settings) -> Settings:
             if place is not None and (run / place).exists():
                 found[key] = os.path.normpath(run / place)
             elif place is not None:
-                raise DataError(
-                    f"{key} = {getattr(settings, key)} does not exist, nor does {os.path.normpath(run / place)}: "
-                    f"say where it is now with --set {key}=PLACE"
-                )
+                named, beside = getattr(settings, key), os.path.normpath(run / place)
+                nor = "" if os.path.abspath(named) == os.path.abspath(beside) else f", nor does {beside}"
+                raise DataError(f"{key} = {named} does not exist{nor}: say where it is now with --set {key}=PLACE")
     return settings.model_copy(update=found)
+
+
+def whereabouts(run: Path, settings: Mapping[str, Any]) -> list[Path]:
+    """Where the data may be now: relative to the run as when it began, and as the settings name it."""
+    known = _read(run).get("places", {})
+    named = [str(settings.get(key) or "") for key in known]
+    found = [*(run / place for place in known.values()), *(Path(name) for name in named if Path(name).is_absolute())]
+    return [place for place in found if place.exists()]
+
+
+def reading(run: Path) -> dict[str, str] | None:
+    """Which columns of its table a run read, by setting; None for other data and for runs of earlier versions."""
+    return _read(run).get("reading") or None
 
 
 def check(run: Path, data: DataSet) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from chase.client import spec
+from chase.client.build import kernels_of
 from chase.closed_form.model import ClosedFormNet
 from chase.core.caller import one_thread
 from chase.core.errors import CheckpointError, RunDirectoryError, SettingsError
@@ -18,6 +19,8 @@ from chase.data.oddities import oddities
 from chase.data.partition import Parts
 from chase.data.resident import DataSet
 from chase.home.home import Home
+from chase.learning.native.choice import Kernels, Wanted, chosen
+from chase.learning.native.kernel import NoKernel
 from chase.models.card import ModelCard
 from chase.models.catalog import NetSpec
 from chase.run import data_check
@@ -42,6 +45,7 @@ from chase.simulation.world import (
     count_coverage,
     left_out,
     load_data,
+    owner_names,
     shortages,
     split_among_clients,
     with_all_owners,
@@ -93,6 +97,22 @@ def check_rounds(record: Record, wanted: Any) -> None:
         )
 
 
+def with_kernels(settings: Settings, kernels: Wanted) -> Settings:
+    """The settings with what computes the small networks."""
+    return settings.model_copy(update={"kernels": kernels})
+
+
+def check_kernels(record: Record) -> None:
+    """Refuse to continue a run where what computed it so far is not there."""
+    try:
+        chosen(record.kernels or "auto")
+    except NoKernel as error:
+        raise RunDirectoryError(
+            f"{record.path} was begun with the compiled kernel, which {error}; or start a new run with "
+            "--set kernels=fused: the two round differently"
+        ) from None
+
+
 @dataclass
 class Experiment:
     """One simulated run that can be stopped at any moment and resumed."""
@@ -110,10 +130,14 @@ class Experiment:
         self.parts = self.parts or split_among_clients(self.record.settings, self.data)
 
     @classmethod
-    def begin(cls, settings: Settings, out: Path) -> Experiment:
-        """A new run in a new directory; nothing is written before settings and data are known to fit."""
+    def begin(cls, settings: Settings, out: Path, kernels: Kernels | None = None) -> Experiment:
+        """A new run in a new directory; nothing is written before settings and data are known to fit.
+
+        ``kernels``: what the runs that it is compared with are computed by; else what the settings say.
+        """
         need_loggers(settings)
         check_engine(settings)
+        kernels = kernels_of(settings if kernels is None else with_kernels(settings, kernels))
         data = load_data(settings)
         settings = with_all_owners(settings, data)
         check_labels(settings, data)
@@ -121,9 +145,9 @@ class Experiment:
         parts = split_among_clients(settings, data)
         table = count_coverage(settings, data, parts)
         start = new_start(net_spec(settings, data), settings)
-        rehearse(World.of(settings, data, parts), start)
+        rehearse(World.of(with_kernels(settings, kernels), data, parts), start)
         card = ModelCard.of(net_spec(settings, data), data)
-        record = Record.create(out, settings, card.to_json())
+        record = Record.create(out, settings, card.to_json(), kernels=kernels)
         data_check.keep(out, settings, data)
         write_atomically(out / "coverage.json", json.dumps(table.to_json()).encode())
         notes = [
@@ -143,13 +167,17 @@ class Experiment:
         record = Record.open(path)
         record.expect("simulation")
         check_rounds(record, (changes or {}).get("rounds"))
+        check_kernels(record)
         settings = record.changed(changes or {})
-        data = load_data(data_check.locate(path, settings))
+        located = data_check.locate(path, settings)
+        data = load_data(located)
         data_check.check(path, data)
         parts = split_among_clients(settings, data)
         check_same_data(record, data, parts)
         if settings != record.settings:
             record.keep(settings)
+        if set(data_check.PATHS) & set(changes or ()):
+            data_check.here(path, located)
         record.names = data.train_names
         return cls(record, data, [], None, parts)
 
@@ -161,7 +189,8 @@ class Experiment:
 
     def world(self) -> World:
         """What the engine is made of."""
-        return World.of(self.record.settings, self.data, self.parts)
+        settings = self.record.settings
+        return World.of(with_kernels(settings, self.record.kernels or settings.kernels), self.data, self.parts)
 
     def open_home(self) -> Home:
         """The home of the client that a person labels, made when it is first needed."""
@@ -192,6 +221,7 @@ class Experiment:
         record, data, settings = self.record, self.data, self.record.settings
         saved = restore(record, net_spec(settings, data))
         self.notes += [f"{problem}; continuing from the previous checkpoint" for problem in saved.problems]
+        saved.server.names = owner_names(settings, data)
         engine = make_engine(self.world(), saved.checkpoint)
         home = self.open_home() if settings.test_answers else None
         evaluate = self._evaluation(engine, saved, home)

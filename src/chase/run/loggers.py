@@ -77,7 +77,7 @@ def need(name: str) -> Any:
 
 
 class TensorBoard:
-    """Scalars a round in ``RUN/tensorboard``."""
+    """Scalars per round in ``RUN/tensorboard``."""
 
     def __init__(self, path: Path, settings: Settings) -> None:
         self.new = not (path / "tensorboard").is_dir()
@@ -95,7 +95,7 @@ class TensorBoard:
 
 
 class MLflow:
-    """An MLflow run with the settings as parameters and metrics a round.
+    """An MLflow run with the settings as parameters and metrics per round.
 
     Through a client of its own: MLflow's plain functions keep one server and one open run a process.
     """

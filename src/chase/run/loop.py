@@ -36,6 +36,7 @@ from chase.run.metrics import (
     stop_reason,
 )
 from chase.run.record import Record
+from chase.run.rising_loss import rising_loss
 from chase.run.scoring import Evaluation
 from chase.server.closed_form import make_server
 from chase.server.server import Server, new_start, present
@@ -72,6 +73,7 @@ def run_rounds(
         engine.notes += leave_out(metrics, server.refused, result.names)
         metrics |= {"largest_share": server.largest_share, "asked_classes": asked_classes(result.journal)}
         metrics |= server.facts
+        engine.notes += rising_loss(settings, server.num_classes, [*past, metrics])
         if settings.away:
             metrics["clients_here"] = len(present(settings, round))
         with watch.phase("evaluate"):

@@ -23,6 +23,10 @@ ESTIMATE, ESTIMATED_ON = "estimated_accuracy", "estimated_on"
 many (``run.estimate``); None and 0 where there is no estimate."""
 
 
+TRAIN_LOSS = "train_loss"
+"""In a line of a run that trains a network, where clients tell it: see ``mean_loss``."""
+
+
 MAIN_KEYS = {"accuracy": "test_accuracy", "macro-f1": "macro_f1", "balanced-accuracy": "per_class", "auc": "auc"}
 """What a line of metrics has the values of ``main_metric`` under."""
 
@@ -34,8 +38,8 @@ NOT_MEASURED = "not measured"
 ESTIMATE_MEANS = (
     "Estimate: each label given so far against a model that has not seen it (leave-one-out). The labelled samples are "
     "those that a strategy chose, not a random draw, so it can be far from the accuracy on all samples. It is no "
-    "measurement. To measure the accuracy, begin a run with test_data, or with test_answers: people then also label "
-    "some samples that are drawn at random."
+    "measurement. To measure the accuracy, use `chase evaluate` with labelled samples of your own, or begin a run with "
+    "test_data, or with test_answers: people then also label some samples that are drawn at random."
 )
 
 
@@ -93,8 +97,16 @@ def round_metrics(round: int, updates: Sequence[ClientUpdate], counts: ClientCou
         "picks": picks,
         "picks_by_chance": by_chance if ranked else None,
         "took_part": len(updates),
+        **mean_loss(updates),
         **counts.metrics(),
     }
+
+
+def mean_loss(updates: Sequence[ClientUpdate]) -> Metrics:
+    """The training loss of the last local epoch, mean over the labels of all clients; nothing where none is known."""
+    known = [(u.num_labeled, u.metrics[TRAIN_LOSS]) for u in updates if TRAIN_LOSS in u.metrics and u.num_labeled]
+    labels = sum(count for count, _ in known)
+    return {TRAIN_LOSS: sum(count * loss for count, loss in known) / labels} if labels else {}
 
 
 def leave_out(metrics: Metrics, refused: Mapping[ClientId, str], names: Mapping[ClientId, str]) -> list[str]:
@@ -133,11 +145,11 @@ def estimate_in_words(line: Mapping[str, Any]) -> str:
     return "" if value is None else f"{100 * value:.1f} % (leave-one-out, {line[ESTIMATED_ON]} labels)"
 
 
-def accuracy_in_words(line: Mapping[str, Any]) -> str:
-    """The accuracy after a round, in a few words."""
+def accuracy_in_words(line: Mapping[str, Any], unknown: str = "-") -> str:
+    """The accuracy after a round, in a few words; ``unknown`` where there is none, as in a round between two."""
     if line["test_accuracy"] is not None:
         return f"accuracy {100 * line['test_accuracy']:.1f} %"
     if ESTIMATE not in line:
-        return "accuracy -"  # a round that is not evaluated
+        return f"accuracy {unknown}"
     estimate = estimate_in_words(line)
     return f"accuracy {NOT_MEASURED}" + (f", estimate {estimate}" if estimate else "")

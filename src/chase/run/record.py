@@ -1,7 +1,7 @@
 """A run is a directory.
 
     settings.toml      resolved settings
-    environment.json   kind (simulation or federation), versions, source, machine, run id
+    environment.json   kind (simulation or federation), versions, source, machine, kernels, run id
     .lock              held while rounds are run; beside it, .lock.holder says by which process
     model.json         the network, its classes and its input: enough to use the model without the data
     coverage.json      samples and initial labels by client and class (simulation only)
@@ -33,6 +33,7 @@ from typing import Any, Literal, cast, get_args
 from chase.core.errors import RunDirectoryError
 from chase.core.files import GLANCE, Held, append_jsonl, locked, read_jsonl, to_jsonl, write_atomically, writing
 from chase.core.provenance import provenance
+from chase.learning.native.choice import Kernels, chosen
 from chase.settings import Settings, from_mapping, read_file, to_toml
 
 RunKind = Literal["simulation", "federation"]
@@ -59,9 +60,18 @@ NO_EFFECT = MAY_CHANGE - {"data", "test_data"}
 """Settings that decide no result; another data set does, although the same data may have moved when a run resumes."""
 
 
-def environment(run: str, kind: RunKind, settings: Settings) -> dict[str, Any]:
+def environment(run: str, kind: RunKind, settings: Settings, kernels: Kernels | None = None) -> dict[str, Any]:
     """What a result depends on besides its settings."""
-    return {"run": run, "kind": kind, **provenance(), "command": sys.argv, "settings": settings.model_dump()}
+    computing = {} if kernels is None else {"kernels": kernels}
+    about = {"run": run, "kind": kind, **provenance(), **computing}
+    return {**about, "command": sys.argv, "settings": settings.model_dump()}
+
+
+def kernels_before(settings: Settings, said: Any) -> Kernels:
+    """What computed a run, or a plan of several, so far: before there was a compiled kernel, ``auto`` meant fused."""
+    if settings.kernels != "auto":
+        return settings.kernels
+    return cast(Kernels, said) if said in get_args(Kernels) else "fused"
 
 
 def kind_of(path: Path, body: Mapping[str, Any] | None = None) -> RunKind:
@@ -121,6 +131,8 @@ class Record:
 
     def __init__(self, path: Path, settings: Settings, run: str, kind: RunKind = "simulation") -> None:
         self.path, self.settings, self.run, self.kind = path, settings, run, kind
+        self.kernels: Kernels | None = None
+        """What computes the small networks of a simulation; the sites of a federation choose for themselves."""
         self.rolled_back_to: int | None = None
         """The round that a federation last went back to, if it has."""
         self.names: Sequence[str] | None = None
@@ -133,9 +145,15 @@ class Record:
         settings: Settings,
         model: Mapping[str, Any] | None = None,
         kind: RunKind = "simulation",
+        kernels: Kernels | None = None,
     ) -> Record:
-        """A new run directory; one that holds a run already is refused, and a refusal leaves no directory behind."""
+        """A new run directory; one that holds a run already is refused, and a refusal leaves no directory behind.
+
+        ``kernels``: what computes a simulation, if it is not what the settings mean on this machine.
+        """
         run = secrets.token_hex(8)
+        if kernels is None and kind == "simulation":
+            kernels = chosen(settings.kernels)
         with writing(path):
             if (path / "settings.toml").exists() and not never_began(path):
                 raise RunDirectoryError(
@@ -145,7 +163,8 @@ class Record:
             new = not path.exists()
             path.mkdir(parents=True, exist_ok=True)
         try:
-            write_atomically(path / "environment.json", json.dumps(environment(run, kind, settings), indent=2).encode())
+            around = environment(run, kind, settings, kernels)
+            write_atomically(path / "environment.json", json.dumps(around, indent=2).encode())
             if model is not None:
                 write_atomically(path / "model.json", json.dumps(model, indent=2).encode())
             write_atomically(path / "settings.toml", to_toml(settings).encode())
@@ -153,7 +172,9 @@ class Record:
             if new:
                 shutil.rmtree(path, ignore_errors=True)
             raise
-        return cls(path, settings, run, kind)
+        record = cls(path, settings, run, kind)
+        record.kernels = kernels
+        return record
 
     @classmethod
     def open(cls, path: Path) -> Record:
@@ -174,6 +195,7 @@ class Record:
             raise RunDirectoryError(f"{path}/environment.json cannot be read: {error}") from None
         check_unchanged(path, of_earlier_versions(begun_with), settings)
         record = cls(path, settings, run, kind_of(path, around))
+        record.kernels = kernels_before(settings, around.get("kernels")) if record.kind == "simulation" else None
         record.rolled_back_to = around.get("rolled_back_to")
         return record
 

@@ -1,6 +1,6 @@
 """How updates become one mean, and how the server turns it into the next global model.
 
-Sums are taken in blocks of ``BLOCK`` client ids (0 to 31, 32 to 63, ...): within a block in id order, then block
+Sums are taken in blocks of ``BLOCK`` clients of the round, in id order: within a block one after another, then block
 after block, in float64. A block can be summed wherever its clients ran and arrive in any order: every engine and
 every number of workers gives the same bits.
 
@@ -33,7 +33,7 @@ from chase.core.weights import Array, Arrays, Weights
 STATISTICS = ("running_mean", "running_var", "num_batches_tracked")
 
 BLOCK = 32
-"""Client ids per block; part of the results, like a seed."""
+"""Clients per block; part of the results, like a seed."""
 
 ClientWeights = Literal["labelled", "equal", "shuffled"]
 """By number of labels (the paper's text), all alike, or label counts in random order (the authors' code)."""
@@ -71,16 +71,16 @@ class BlockSum:
     """Sum of the weights."""
 
 
-def block_of(client: ClientId) -> int:
-    """The block that a client belongs to."""
-    return client // BLOCK
+def in_blocks(clients: Iterable[ClientId]) -> dict[ClientId, int]:
+    """The block of each of a round's clients: the first ``BLOCK`` by id are block 0, and so on.
+
+    By place among those who take part, not by id: of 100 among 10,000 hardly two would share a block of ids.
+    """
+    return {client: place // BLOCK for place, client in enumerate(sorted(clients))}
 
 
-def block_sum(parts: Sequence[Summand]) -> BlockSum:
+def block_sum(block: int, parts: Sequence[Summand]) -> BlockSum:
     """The sums over clients of one block, taken in id order whatever order they come in."""
-    blocks = {block_of(client) for client, _, _ in parts}
-    if len(blocks) != 1:
-        raise UpdateError(f"a block sum takes clients of one block, these belong to {len(blocks)}")
     ordered = sorted(parts, key=lambda part: part[0])
     sums: dict[str, Array] = {}
     largest: dict[str, Array] = {}
@@ -94,7 +94,7 @@ def block_sum(parts: Sequence[Summand]) -> BlockSum:
             sums[name] = summed
         else:
             largest[name] = np.maximum.reduce([arrays[name] for _, arrays, _ in ordered])
-    return BlockSum(blocks.pop(), sums, largest, float(sum(weight for _, _, weight in ordered)))
+    return BlockSum(block, sums, largest, float(sum(weight for _, _, weight in ordered)))
 
 
 class RunningSum:
@@ -155,14 +155,15 @@ class RunningSum:
         }
 
 
-def average(parts: Sequence[Summand]) -> dict[str, Array]:
-    """The weighted mean of clients' arrays, block by block."""
+def average(parts: Sequence[Summand], clients: Iterable[ClientId] | None = None) -> dict[str, Array]:
+    """The weighted mean of clients' arrays, block by block; ``clients`` are all that were asked, if more than these."""
+    numbers = in_blocks((client for client, _, _ in parts) if clients is None else clients)
     blocks: dict[int, list[Summand]] = {}
     for part in parts:
-        blocks.setdefault(block_of(part[0]), []).append(part)
+        blocks.setdefault(numbers[part[0]], []).append(part)
     running = RunningSum(blocks)
-    for some in blocks.values():
-        running.add(block_sum(some))
+    for block, some in blocks.items():
+        running.add(block_sum(block, some))
     return running.mean(parts[0][1] if parts else {})
 
 

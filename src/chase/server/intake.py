@@ -1,6 +1,6 @@
 """Takes the updates of a round in as they come, so that they are not all held until the last one is there.
 
-An update waits only for the others of its block of client ids; then the block is added to a running sum and its
+An update waits only for the others of its block of clients; then the block is added to a running sum and its
 arrays are dropped. What is said of the clients (labelled counts, metrics) stays. The sums are the same in whatever
 order updates come and wherever blocks were added up.
 """
@@ -16,7 +16,7 @@ from chase.client.contribute import SUM
 from chase.core.errors import UpdateError
 from chase.core.messages import ClientId, ClientUpdate, RoundOrder
 from chase.core.weights import Array, Arrays, part_of, prefixed, without
-from chase.server.aggregation import BlockSum, Mean, RunningSum, Summand, block_of, block_sum
+from chase.server.aggregation import BlockSum, Mean, RunningSum, Summand, block_sum, in_blocks
 from chase.server.closed_form import MERGED, check_answer_fits, sums_only
 from chase.server.server import check_asked
 from chase.settings import Settings
@@ -54,10 +54,10 @@ def without_arrays(update: ClientUpdate) -> ClientUpdate:
 
 
 def blocks_of(clients: Sequence[ClientId]) -> dict[int, list[ClientId]]:
-    """The clients by block, both in order."""
+    """The clients of a round by block, both in order."""
     found: dict[int, list[ClientId]] = {}
-    for client in sorted(clients):
-        found.setdefault(block_of(client), []).append(client)
+    for client, block in in_blocks(clients).items():
+        found.setdefault(block, []).append(client)
     return found
 
 
@@ -67,6 +67,7 @@ class Intake:
     def __init__(self, settings: Settings, orders: Mapping[ClientId, RoundOrder]) -> None:
         self._settings, self._orders = settings, orders
         self._adds_up = adds_up(settings)
+        self._block = in_blocks(orders)
         self._missing = {block: set(clients) for block, clients in blocks_of(list(orders)).items()}
         self._waiting: dict[int, list[Summand]] = {}
         self._sum = RunningSum(self._missing)
@@ -86,13 +87,13 @@ class Intake:
             self._updates[update.client] = update
             return
         self._updates[update.client] = without_arrays(update)
-        block = block_of(update.client)
+        block = self._block[update.client]
         if update.num_labeled > 0:
             self._waiting.setdefault(block, []).append(weighted(update, self._settings))
         self._missing[block].discard(update.client)
         if not self._missing[block]:
             parts = self._waiting.pop(block, [])
-            self._add(block, block_sum(parts) if parts else None)
+            self._add(block, block_sum(block, parts) if parts else None)
 
     def _merge(self, update: ClientUpdate) -> ClientUpdate:
         """Add a client's sums, which are exact in any order, to those of the others; what is left of the update.
@@ -153,7 +154,7 @@ class Intake:
         if not counted:
             return {}, {}
         for block in sorted(self._waiting):  # some of its clients did not answer
-            self._sum.add(block_sum(self._waiting.pop(block)))
+            self._sum.add(block_sum(block, self._waiting.pop(block)))
         order = self._orders[counted[0]]
         like = {**order.weights, **prefixed(EXTRAS, extras_of(order))}
         return split_extras(self._sum.mean(like))

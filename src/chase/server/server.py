@@ -7,7 +7,7 @@ start, in which a client asks, and which are tracked.
 from __future__ import annotations
 
 import math
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -152,6 +152,8 @@ class Server:
         """Numbers of the last model that belong in the metrics."""
         self.notes: list[str] = []
         """What the user should know of the averages so far."""
+        self.names: Sequence[str] = ()
+        """The clients' names by number, where the data names them."""
         self.outdated: set[str] = set()
         """Notes that no longer hold, such as that there are too few labels."""
         self.refused: dict[ClientId, str] = {}
@@ -187,6 +189,11 @@ class Server:
         )
         return dict.fromkeys(participants(settings, round), order)
 
+    @property
+    def num_classes(self) -> int:
+        """Classes of the network; 0 where the server does not know it."""
+        return 0 if self._spec is None else self._spec.classes
+
     def _fresh(self, number: int) -> Start:
         if self._spec is None:
             raise SettingsError(
@@ -201,7 +208,7 @@ class Server:
     def aggregate(
         self, orders: Mapping[ClientId, RoundOrder], updates: Sequence[ClientUpdate], mean: Mean | None = None
     ) -> None:
-        """Average the updates, weighted as ``client_weights`` says, in blocks of client ids, into the global model.
+        """Average the updates, weighted as ``client_weights`` says, in blocks of clients, into the global model.
 
         A round without updates keeps the model; in isolation there is nothing to average. With ``mean`` the updates
         were checked and averaged as they came (``Intake``) and hold no arrays.
@@ -218,8 +225,8 @@ class Server:
         if mean is None:
             counted = [update for update in updates if update.client in weights]
             extras = [(u.client, u.extras, weights[u.client]) for u in counted]
-            combined = self._combined([(u.client, u.weights, weights[u.client]) for u in counted])
-            mean = combined, self._combined(extras) if self.extras else {}
+            combined = self._combined([(u.client, u.weights, weights[u.client]) for u in counted], orders)
+            mean = combined, self._combined(extras, orders) if self.extras else {}
         rule = find_server(self.settings.server).rule
         self.weights, self._rule_state = rule(self.weights, mean[0], self._rule_state, self._plan)
         self.extras = mean[1]
@@ -230,13 +237,13 @@ class Server:
         for update in updates:
             check_update(update, orders[update.client], self.extras)
 
-    def _combined(self, parts: list[Summand]) -> dict[str, Array]:
+    def _combined(self, parts: list[Summand], asked: Iterable[ClientId]) -> dict[str, Array]:
         """One set of arrays of several, as ``combine`` says."""
         if self.settings.combine == "median":
             return median([arrays for _, arrays, _ in parts])
         if self.settings.combine == "trimmed-mean":
             return trimmed_mean([arrays for _, arrays, _ in parts], self.settings.trim)
-        return average(parts)
+        return average(parts, asked)
 
     def _weights_of(self, updates: Sequence[ClientUpdate]) -> dict[ClientId, float]:
         """The weight of each client that has labels; a share of the average that is out of proportion is noted once."""
@@ -249,8 +256,9 @@ class Server:
         self.largest_share = max(weights.values(), default=0.0) / total if total else 0.0
         if self.largest_share * len(weights) > UNEVEN and not self.notes and settings.form != "isolated":
             heaviest = max(weights, key=lambda client: weights[client])
+            who = self.names[heaviest] if heaviest < len(self.names) else heaviest
             self.notes.append(
-                f"from round {round} on client {heaviest} has {self.largest_share:.0%} of the average of "
+                f"from round {round} on client {who} has {self.largest_share:.0%} of the average of "
                 f"{len(weights)} clients, more than twice an equal share ({1 / len(weights):.0%}): bought labels can "
                 "then lower the accuracy; client_weights=equal gives every client the same weight"
             )

@@ -331,8 +331,10 @@ class EngineSettings(SettingsGroup):
     )
     ray_address: str = Field("", description="Ray cluster for engine = ray (empty = one started on this machine)")
     workers: int = Field(0, ge=0, le=1024, description="worker processes (0 = one per core)")
-    kernels: Literal["auto", "plain"] = Field(
-        "auto", description="plain = train the small networks by autograd, without the fused steps"
+    kernels: Literal["auto", "compiled", "fused", "plain"] = Field(
+        "auto",
+        description="what computes the small networks: the compiled kernel, fused steps in torch, plain = autograd; "
+        "auto = compiled where it was built and the processor has AVX2, else fused (a run keeps what it began with)",
     )
     device: str = Field("cpu", description="where training runs: cpu, or cuda (then in one process)")
 

@@ -21,9 +21,10 @@ from chase.core.weights import Array, Arrays, to_bytes
 from chase.learning.inference import logits
 from chase.models.net import set_weights
 from chase.run.segments import SavedState, state_arrays
-from chase.server.aggregation import BlockSum, block_of, block_sum
+from chase.server.aggregation import BlockSum, block_sum
 from chase.server.closed_form import check_answer_fits
 from chase.server.intake import weighted, without_arrays
+from chase.simulation import parcels
 from chase.simulation.clients import SimulatedClients
 from chase.simulation.cluster import versions
 from chase.simulation.worker import unpack_world
@@ -73,9 +74,16 @@ class TurnActor:
         """Processor seconds used so far, start-up aside."""
         return time.process_time() - self._began
 
-    def turns(self, number: int, order: RoundOrder, jobs: Sequence[TurnJob], whole: Sequence[int]) -> dict[str, Any]:
-        """The turns of some clients; blocks of which all clients are among them (``whole``) come back added up."""
-        order = self._own(number, order)
+    def turns(self, count: int, order: Any, *pieces: bytes) -> Any:
+        """The turns of some clients, as ``count`` pieces (0: not cut).
+
+        The order is in the object store, or packed with the clients, or came with an earlier call of the round.
+        """
+        number, packed, jobs, whole = parcels.unpack(parcels.joined(pieces))
+        return parcels.answer(self._turns(self._own(number, packed or order), jobs, whole), count)
+
+    def _turns(self, order: RoundOrder, jobs: Sequence[TurnJob], whole: int | None) -> dict[str, Any]:
+        """What came of the turns; ``whole``: they are all clients of this block, which comes back added up."""
         self._states.came = {saved.sha256: blob for _, saved, blob in jobs if saved is not None and blob is not None}
         self._states.left = {}
         found: list[dict[str, Any]] = []
@@ -85,24 +93,26 @@ class TurnActor:
             check_answer_fits(turn.update, order)
             updates.append(turn.update)
             found.append({"journal": list(turn.journal), "blob": self._states.left[client]})
-        return {"turns": found, **self._added(updates, frozenset(whole)), "processor": self.processor()}
+        answer = {"turns": found, "updates": updates, "processor": self.processor()}
+        return answer if whole is None else answer | self._added(updates, whole)
 
-    def _added(self, updates: Sequence[ClientUpdate], whole: frozenset[int]) -> dict[str, Any]:
-        said = [without_arrays(u) if block_of(u.client) in whole else u for u in updates]
-        blocks: dict[int, BlockSum | None] = {}
-        for block in whole:
-            some = [u for u in updates if block_of(u.client) == block and u.num_labeled > 0]
-            blocks[block] = block_sum([weighted(u, self._world.settings) for u in some]) if some else None
-        return {"updates": said, "blocks": blocks}
+    def _added(self, updates: Sequence[ClientUpdate], block: int) -> dict[str, Any]:
+        some = [weighted(u, self._world.settings) for u in updates if u.num_labeled > 0]
+        part: BlockSum | None = block_sum(block, some) if some else None
+        return {"updates": [without_arrays(u) for u in updates], "sum": part}
 
-    def test(self, weights: Arrays, first: int, last: int) -> Array:
-        """Outputs on a part of the test set."""
-        set_weights(self._roster.net, _copied(weights))
-        return logits(self._roster.net, self._world.test, torch.arange(first, last)).numpy()
+    def test(self, count: int, order: Any, *pieces: bytes) -> Any:
+        """Outputs on a part of the test set; order and answer as in ``turns``."""
+        number, packed, first, last = parcels.unpack(parcels.joined(pieces))
+        set_weights(self._roster.net, self._own(number, packed or order).weights)
+        found = logits(self._roster.net, self._world.test, torch.arange(first, last)).numpy()
+        return parcels.answer({"logits": found, "processor": self.processor()}, count)
 
-    def _own(self, number: int, order: RoundOrder) -> RoundOrder:
+    def _own(self, number: int, order: RoundOrder | None) -> RoundOrder:
         """The order with arrays of this process's own, copied once per round."""
         if self._order is None or self._order[0] != number:
+            if order is None:
+                raise RuntimeError("an actor was not sent its order")
             start = None if order.start is None else _copied(order.start)
             own = replace(order, weights=_copied(order.weights), extras=_copied(order.extras), start=start)
             self._order = number, own

@@ -13,12 +13,13 @@ from typing import Any
 
 import numpy as np
 
+from chase import settings
 from chase.core.errors import DataError
 from chase.data import sources, user_data
 from chase.data.options import DataOptions
 from chase.data.pictures import PictureError, read_header
 from chase.data.resident import DataSet
-from chase.settings import RECOMMENDED, Settings, from_mapping
+from chase.settings import RECOMMENDED, Settings, from_mapping, presets
 
 LARGEST = 64
 """Images are not made larger than this by default."""
@@ -40,12 +41,23 @@ NETWORKS: dict[str, dict[str, Any]] = {
 """What a network of each kind of data is trained with; texts have many classes, too many for one rule of sharpness."""
 
 
-def own_values(path: str, changes: Mapping[str, Any]) -> dict[str, Any]:
+def values_of(name: str, changes: Mapping[str, Any], methods: str | None = None) -> dict[str, Any]:
+    """The values of a preset or a TOML file, or those recommended for the data at a path (and ``methods`` on it)."""
+    if name in presets() or name.endswith(".toml") or not sources.looks_like_path(name):
+        return settings.values_of(name)
+    return own_values(name, changes, methods)
+
+
+def own_values(path: str, changes: Mapping[str, Any], methods: str | None = None) -> dict[str, Any]:
     """Values for the data at a path; ``changes`` are what the user said of it."""
     values = reading_values(path, changes)
     chosen = from_mapping(values | _known(changes))
     data = sources.load(path, chosen.data_dir, chosen.data_options)
-    return values | (for_people(data) if chosen.annotator == "page" else for_data(data))
+    values |= for_people(data) if chosen.annotator == "page" else for_data(data)
+    closed = changes.get("learner") == "closed-form" or (methods or changes.get("strategy", RECOMMENDED)) == RECOMMENDED
+    if not closed or changes.get("learner") == "network" or changes.get("form") == "isolated":
+        values.pop("temperature", None)  # it is for the closed-form learner with one global model
+    return values
 
 
 def reading_values(path: str, changes: Mapping[str, Any]) -> dict[str, Any]:

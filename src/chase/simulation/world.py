@@ -80,8 +80,8 @@ def own_partition(settings: Settings, data: DataSet) -> list[SampleIds]:
     return [np.unique(part).astype(np.int64) for part in made]
 
 
-def split_among_clients(settings: Settings, data: DataSet) -> Parts:
-    """The rows of each client; one without any is refused."""
+def rows_of_clients(settings: Settings, data: DataSet) -> list[SampleIds]:
+    """The rows that each client could ask for, those to measure with included."""
     name = settings.partition
     found = PARTITIONS[name](settings, data) if name in PARTITIONS else own_partition(settings, data)
     if settings.data_share < 1.0:
@@ -89,7 +89,13 @@ def split_among_clients(settings: Settings, data: DataSet) -> Parts:
     known = data.train_labels >= 0
     if not known.all() and (settings.annotator == "page" or settings.unlabeled == "leave-out"):
         found = [part[known[part]] if is_simulated(settings, c) else part for c, part in enumerate(found)]
-    kept_apart = answer_rows(settings, data)
+    return found
+
+
+def split_among_clients(settings: Settings, data: DataSet) -> Parts:
+    """The rows of each client; one without any is refused."""
+    found = rows_of_clients(settings, data)
+    kept_apart = answer_rows(settings, data, found)
     if kept_apart.size:
         found = [part[~np.isin(part, kept_apart)] for part in found]
     parts = Parts.of(found)
@@ -189,15 +195,19 @@ def check_tested(settings: Settings, data: DataSet) -> None:
         )
 
 
-def answer_rows(settings: Settings, data: DataSet) -> SampleIds:
-    """The training rows that people label to measure with (``test_answers``): drawn before anything is learnt."""
+def answer_rows(settings: Settings, data: DataSet, parts: Sequence[SampleIds] | None = None) -> SampleIds:
+    """The training rows that people label to measure with (``test_answers``): drawn before anything is learnt.
+
+    From those of the clients (``parts``, where they are known already): nobody is there to answer for the others.
+    """
     if not settings.test_answers:
         return np.empty(0, dtype=np.int64)
-    free = np.flatnonzero(data.train_labels < 0)
+    held = np.unique(np.concatenate(rows_of_clients(settings, data) if parts is None else parts))
+    free = held[data.train_labels[held] < 0]
     if settings.test_answers > free.size // 2:
         raise SettingsError(
-            f"test_answers = {settings.test_answers}, but '{data.name}' has only {free.size} samples without a label: "
-            f"at most half of them, {free.size // 2}, can be kept to measure with"
+            f"test_answers = {settings.test_answers}, but the clients of '{data.name}' have only {free.size} samples "
+            f"without a label: at most half of them, {free.size // 2}, can be kept to measure with"
         )
     draw = rng(settings.seed, "test-answers").choice(free, size=settings.test_answers, replace=False)
     return np.sort(draw).astype(np.int64)
@@ -241,18 +251,36 @@ def shortages(settings: Settings, table: Coverage) -> list[str]:
             "are requested: set "
             f"rounds={2 * settings.cycle_rounds} or more, or a shorter cycle_rounds"
         ]
-    kinds = usual_behaviours(settings)
+    kinds, turns = usual_behaviours(settings), expected_turns(settings)
     free = table.samples - table.labeled.sum(axis=1)
+    none = np.flatnonzero(free == 0)
+    said: list[str] = []
+    if none.size:
+        said.append(
+            f"{none.size} of {settings.clients} clients have no unlabelled sample, so they never ask: client "
+            f"{table.clients[none[0]]} first"
+        )
     ends = [last_request(kind, int(count)) for kind, count in zip(kinds, free, strict=True)]
-    short = [client for client, end in enumerate(ends) if end < settings.rounds]
+    short = [client for client, end in enumerate(ends) if free[client] and end < turns]
     if not short:
-        return []
+        return said
     first = min(short, key=lambda client: ends[client])
+    every = turns == settings.rounds
+    how = "every round" if every else f"{turns:.0f} rounds each, as is to be expected"
+    when = f"by round {ends[first]}" if every else f"in {ends[first] - 1} rounds"
     return [
+        *said,
         f"{len(short)} of {settings.clients} clients run out of samples to ask for before round {settings.rounds}, if "
-        f"they take part in every round: client {table.clients[first]} first, which has {free[first]} unlabelled "
-        f"samples and has asked for all of them by round {ends[first]}"
+        f"they take part in {how}: client {table.clients[first]} first, which has {free[first]} unlabelled "
+        f"samples and has asked for all of them {when}",
     ]
+
+
+def expected_turns(settings: Settings) -> float:
+    """The rounds in which a client takes part on average."""
+    there = 1.0 - settings.away
+    share = settings.share_of_clients if settings.share_of_clients < 1.0 else there
+    return settings.rounds * min(share, there) * settings.take_part
 
 
 def last_request(kind: Behaviour, free: int) -> int:

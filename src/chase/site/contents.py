@@ -59,3 +59,8 @@ def damaged(site: Site) -> list[int]:
         for sample, found in zip(of.tolist(), hashes_of(content), strict=True)
         if known.get(sample, found) != found
     ]
+
+
+def damaged_count(samples: Sequence[int]) -> str:
+    """How many samples, as the beginning of a sentence on their damage."""
+    return "1 sample is" if len(samples) == 1 else f"{len(samples)} samples are"

@@ -51,7 +51,7 @@ class SiteCard:
     annotator: str = "page"
     """"page": people label; "simulated": the truth file answers at once."""
     budget: int | None = None
-    """Labels a request, where the site has a say of its own."""
+    """Labels per request, where the site has a say of its own."""
     period: int | None = None
     """Turns between requests, if the federation lets sites decide."""
     device: str = "cpu"

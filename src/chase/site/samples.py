@@ -134,7 +134,7 @@ def init(
 
 
 def _leaks(trained: DataPart, held: DataPart) -> tuple[str, ...]:
-    twice = duplicates(trained, held) if held.labels.size else 0
+    twice = len(duplicates(trained, held)) if held.labels.size else 0
     return (f"{twice} of {held.labels.size} held-out samples equal one that may be trained on",) if twice else ()
 
 

@@ -21,7 +21,7 @@ from chase.learning.inference import logits
 from chase.models.catalog import NetSpec
 from chase.models.net import set_weights
 from chase.settings import Settings
-from chase.site.contents import damaged
+from chase.site.contents import damaged, damaged_count
 from chase.site.contract import Contract, contract_of, differences
 from chase.site.place import Site
 from chase.site.sums import check_in_step
@@ -72,7 +72,7 @@ def objections(site: Site, settings: Settings, offered: Contract) -> list[str]:
     found = differences(offered, contract_of(settings, site.samples(), site.classes))
     spoiled = damaged(site)
     if spoiled:
-        found.append(f"{len(spoiled)} samples are damaged at the site: `chase site health` there names them")
+        found.append(f"{damaged_count(spoiled)} damaged at the site: `chase site health` there names them")
     return found
 
 

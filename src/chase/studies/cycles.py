@@ -1,4 +1,4 @@
-"""Traditional federated active learning: a fresh start a cycle, one request per cycle."""
+"""Traditional federated active learning: a fresh start per cycle, one request per cycle."""
 
 from chase.studies.strong import KSAS, LOGO
 from chase.studies.study import EV, Scene, Study, StudyPart

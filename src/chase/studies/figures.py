@@ -72,7 +72,7 @@ def inference_cost(methods: Sequence[MethodRuns]) -> Drawing | None:
 
 
 def seconds_per_round(methods: Sequence[MethodRuns]) -> Drawing:
-    """Seconds a round by method."""
+    """Seconds per round by method."""
     names, time = [m.label for m in methods], clock(methods)
     values = np.array([method_tables.of_runs(m, time.per_round).mean for m in methods])
     title = f"{time.name.capitalize()} per round, mean"

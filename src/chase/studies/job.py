@@ -18,10 +18,11 @@ from chase.core.errors import ChaseError
 from chase.core.files import held_by, locked, read_jsonl
 from chase.core.processes import end_with_parent
 from chase.data.sources import SENT
+from chase.learning.native.choice import Kernels
 from chase.run import comparison
 from chase.run.experiment import Experiment
 from chase.run.metrics import stop_reason
-from chase.run.record import LOCK, MAY_CHANGE
+from chase.run.record import LOCK, MAY_CHANGE, kernels_before
 from chase.studies.plan import StudyJob, StudyPlan, read_plan
 
 ORPHANED = 3
@@ -62,15 +63,15 @@ def put_aside(where: Path) -> None:
     where.rename(aside)
 
 
-def open_job(directory: Path, job: StudyJob) -> Experiment | None:
-    """The run to begin or to resume; None when it is finished."""
+def open_job(directory: Path, job: StudyJob, kernels: Kernels | None = None) -> Experiment | None:
+    """The run to begin, computed by the plan's ``kernels``, or to resume; None when it is finished."""
     if is_done(directory, job):
         return None
     where = directory / job.name
     if (where / "metrics.jsonl.gz").is_file():
         put_aside(where)
     if not (where / "settings.toml").is_file():
-        return Experiment.begin(job.settings, where)
+        return Experiment.begin(job.settings, where, kernels and kernels_before(job.settings, kernels))
     return Experiment.resume(where, {key: getattr(job.settings, key) for key in MAY_CHANGE})
 
 
@@ -81,12 +82,12 @@ def read_jobs(path: Path) -> StudyPlan:
 
 def read_comparison(path: Path) -> StudyPlan:
     """A comparison as a plan."""
-    jobs = []
-    for arm in comparison.read_arms(path.parent):
+    jobs, arms = [], comparison.read_arms(path.parent)
+    for arm in arms:
         settings = arm.settings.model_copy(update={"engine": "inprocess"})
         label = settings.strategy if settings.model == "local" else f"{settings.strategy}@{settings.model}"
         jobs.append(StudyJob(arm.name, 0, settings.data, label, settings))
-    return StudyPlan("comparison", path, jobs)
+    return StudyPlan("comparison", path, jobs, arms[0].kernels if arms else None)
 
 
 def main() -> None:
@@ -97,7 +98,7 @@ def main() -> None:
     if sys.argv[3:] and sys.argv[3]:
         SENT[job.settings.data] = sys.argv[3]
     with locked(plan.directory / "locks" / name, wait=True):
-        experiment = open_job(plan.directory, job)
+        experiment = open_job(plan.directory, job, plan.kernels)
         if experiment is not None:
             experiment.run()
             for note in experiment.notes:

@@ -17,7 +17,7 @@ from typing import Any
 from chase.core.errors import ChaseError
 from chase.core.files import Held, locked, write_atomically
 from chase.run import data_check
-from chase.run.record import LOCK
+from chase.run.record import LOCK, kernels_before
 from chase.simulation.cluster import ClusterError, check_same, connect
 from chase.studies.cluster_job import JobOnNode, read_files, write_files
 from chase.studies.data_for_nodes import DataForNodes
@@ -29,6 +29,8 @@ TRIES = 3
 """Nodes that one job may cost."""
 PULL = 3.0
 """Seconds between two looks at a job."""
+PATIENCE = 300.0
+"""Seconds in which some node must begin a job, from the first that could not."""
 LAST_LOOK = 10.0
 """Seconds that a job which is stopped has for handing over what it wrote last."""
 
@@ -47,6 +49,7 @@ class RunningOnRay:
         (plan.directory / self._token).touch()
         self._failure = failure_of(plan.directory, self._name)
         self._failure.unlink(missing_ok=True)
+        self._address, self._failing = "", 0.0
         self.node = ""
         """Ray's id of the node that the job runs on."""
         self._start()
@@ -58,6 +61,7 @@ class RunningOnRay:
         weights = self.progress.job.settings.init_weights, self._checksum
         self._actor = remote.remote(path.read_bytes(), str(path), self._name, self._token, self._entry, weights)
         self._asked, self._last = self._actor.about.remote(), 0.0
+        self.node, self._address = "", ""
         self._take: Callable[[Any], bool] = self._took_about
 
     def ended(self) -> bool:
@@ -80,8 +84,8 @@ class RunningOnRay:
 
     def _took_about(self, answer: dict[str, Any]) -> bool:
         """The node is known: it gets what it lacks, and begins."""
-        check_same(answer["node"], answer)
-        self.node = answer["node_id"]
+        check_same(answer["node"], answer, kernels_before(self.progress.job.settings, self._plan.kernels))
+        self.node, self._address, self._failing = answer["node_id"], answer["node"], 0.0
         if not answer["shared"]:
             try:
                 self._hold()
@@ -115,12 +119,23 @@ class RunningOnRay:
         return self._finish(answer["code"], lines[-1] if lines else f"ended with exit code {answer['code']}")
 
     def _lost(self, error: Exception) -> bool:
-        """The node died: the job resumes elsewhere, from what is here."""
+        """The node died: the job resumes elsewhere, from what is here.
+
+        For some seconds Ray still starts jobs on a node that is dead: what never began does not count as a death.
+        """
         if "No module named" in str(error) or "failed to import" in str(error):
             raise ClusterError("a node of the cluster cannot import chase: install it there") from None
-        self._deaths += 1
+        if self.node:
+            self._deaths += 1
+            self.progress.notes.append(
+                f"node {self._address} died while {self._name} ran there: it resumes on another node from the last "
+                "round that was saved"
+            )
         if self._deaths >= TRIES:
             return self._finish(1, f"{TRIES} nodes died while running it, the last by {type(error).__name__}")
+        self._failing = self._failing or time.monotonic()
+        if time.monotonic() - self._failing > PATIENCE:
+            return self._finish(1, f"no node could start it for {PATIENCE:.0f} s ({type(error).__name__})")
         self._start()
         return False
 

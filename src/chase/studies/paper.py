@@ -56,7 +56,7 @@ MINUTES: Mapping[str, float] = {
     "EV": 0.99,
     "CHASe": 2.0,
 }
-"""Minutes a round on CIFAR-10 with ReCo, on the GPU of the paper's authors."""
+"""Minutes per round on CIFAR-10 with ReCo, on the GPU of the paper's authors."""
 
 SAME_AS = {
     ("mnist", "mu = 0"): "EV",

@@ -18,6 +18,7 @@ from chase import settings as settings_room
 from chase.core.errors import RunDirectoryError, SettingsError, unknown
 from chase.core.files import write_atomically
 from chase.core.messages import FORMAT
+from chase.learning.native.choice import Kernels, chosen
 from chase.run.record import NO_EFFECT
 from chase.settings import Settings
 from chase.studies.study import NO_LABELS, Scene, Study, StudyPart, said
@@ -109,7 +110,7 @@ def make_job(
     if options.scale != 1.0:
         given |= {"data_share": options.scale, "test_limit": max(LEAST_TESTED, round(options.scale * TESTED))}
     changes = {**scene.changes, **given, **options.changes}
-    chosen = settings_room.load(scene.preset, {**changes, **arm_changes})
+    settings = settings_room.load(scene.preset, {**changes, **arm_changes})
     base = digest(settings_room.from_mapping({**settings_room.values_of(scene.preset), **changes}))
     preset = scene.preset if scene.preset in settings_room.presets() else str(Path(scene.preset).resolve())
     decisive = {key: value for key, value in options.changes.items() if key not in NO_EFFECT - ENDS}
@@ -118,7 +119,7 @@ def make_job(
         label = ", ".join([label, *(said(key, value) for key, value in decisive.items())])
     if options.scale != 1.0:
         label += f", {100 * options.scale:g} % of the data"
-    return StudyJob(job_name(scene.preset, arm, chosen), number, label, arm, chosen, preset, base)
+    return StudyJob(job_name(scene.preset, arm, settings), number, label, arm, settings, preset, base)
 
 
 def rounds_of(scene: Scene, wanted: int) -> int:
@@ -148,6 +149,8 @@ class StudyPlan:
     study: str
     path: Path
     jobs: Sequence[StudyJob]
+    kernels: Kernels | None = None
+    """What computes all jobs of the directory, once it has a plan."""
 
     @property
     def directory(self) -> Path:
@@ -175,9 +178,10 @@ def write_plan(directory: Path, study: str, jobs: Sequence[StudyJob]) -> StudyPl
                 "results of both would be mixed, so choose another directory with --out"
             )
     known |= {place_of(job): job for job in jobs}
-    body = {"format": FORMAT, "study": study, "jobs": [_to_json(job) for job in known.values()]}
+    kernels = next((beside.kernels for beside in plans_in(directory)), chosen("auto"))  # studies share their runs
+    body = {"format": FORMAT, "study": study, "kernels": kernels, "jobs": [_to_json(job) for job in known.values()]}
     write_atomically(path, json.dumps(body, indent=1).encode())
-    return StudyPlan(study, path, list(known.values()))
+    return StudyPlan(study, path, list(known.values()), kernels)
 
 
 def place_of(job: StudyJob) -> tuple[int, str, str, int]:
@@ -198,18 +202,18 @@ def read_plan(path: Path) -> StudyPlan:
         if body["format"] != FORMAT:
             raise RunDirectoryError(f"{path} has format {body['format']}, this version reads {FORMAT}")
         jobs = [_from_json(entry, path.parent) for entry in body["jobs"]]
-        return StudyPlan(str(body["study"]), path, jobs)
+        return StudyPlan(str(body["study"]), path, jobs, body.get("kernels", "fused"))  # earlier plans do not say
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise RunDirectoryError(f"{path} cannot be read: {error}") from None
 
 
 def _from_json(entry: Mapping[str, Any], directory: Path) -> StudyJob:
-    chosen = settings_room.from_mapping(entry["settings"]).resolved()
+    settings = settings_room.from_mapping(entry["settings"]).resolved()
     name, scene, arm = (str(entry[key]) for key in ("name", "scene", "arm"))
     preset, base = (str(entry.get(key, "")) for key in ("preset", "base"))
     if (directory / preset).is_file():  # an exported plan has its files beside it
         preset = str(directory / preset)
-    return StudyJob(name, int(entry["part"]), scene, arm, chosen, preset, base)
+    return StudyJob(name, int(entry["part"]), scene, arm, settings, preset, base)
 
 
 def plans_in(directory: Path) -> list[StudyPlan]:

@@ -34,7 +34,7 @@ class Progress:
 
     job: StudyJob
     expected: float
-    """Seconds a round by the estimate."""
+    """Seconds per round by the estimate."""
     state: str = "waiting"
     """waiting, running, done or failed; in a dry run also missing: its data is not here."""
     rounds: int = 0
@@ -46,6 +46,8 @@ class Progress:
     problem: str = ""
     start_seconds: float = 0.0
     """Seconds that its process needs before the first round, by the estimate; 0 where that was not measured."""
+    notes: list[str] = field(default_factory=list)
+    """What happened to it that did not end it, such as a node that died; shown as it happens."""
     _read: int = field(default=0, repr=False)
 
     def update(self, directory: Path) -> None:

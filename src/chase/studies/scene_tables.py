@@ -117,7 +117,7 @@ def changed(result: SceneResult) -> dict[str, Any]:
 
 
 def minutes_table(result: SceneResult) -> ReportTable | None:
-    """Seconds a round as multiples of FedRandom's, ours and the paper's; None where there is nothing to compare."""
+    """Seconds per round as multiples of FedRandom's, ours and the paper's; None where there is nothing to compare."""
     base = method_tables.baseline(result.methods, "FedRandom")
     if base is None or base.label != "FedRandom" or result.data != "cifar10" or not result.beside_paper:
         return None

@@ -60,7 +60,7 @@ def scene_figures(scene: SceneResult) -> dict[str, Drawing]:
             found[name] = Drawing(title, plots.lines(title, xlabel, axis, curves))
 
     draw("accuracy", "Accuracy over rounds", "round", round_numbers)
-    draw("labels", "Accuracy over labels", "labels given by people", metric("labels"), merge=0.005)
+    draw("labels", "Accuracy over labels", "labels given on request", metric("labels"), merge=0.005)
     time = clock(methods)
     draw("time", "Accuracy over time", f"{time.name} since the start", time.elapsed)
     base = method_tables.baseline(methods, scene.part.against)

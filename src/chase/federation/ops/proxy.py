@@ -7,6 +7,7 @@ the SuperLink stays on loopback, and this (or nginx, see docs/deploy.md) is what
 from __future__ import annotations
 
 import asyncio
+import socket
 import ssl
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
@@ -19,8 +20,8 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
-from chase.home.page.patience import allow_files
-from chase.home.page.tls import door
+from chase.web.patience import allow_files
+from chase.web.tls import door
 
 PREFIX = "/v1/fleet/"
 MOST_BYTES = 32 << 20
@@ -50,6 +51,10 @@ def allowed(raw_path: bytes) -> bool:
 
 class TooLong(Exception):
     """A body is longer than any that a site sends."""
+
+
+class Ends(Exception):
+    """The proxy is being stopped."""
 
 
 class Full(Exception):
@@ -102,7 +107,8 @@ class FleetProxy:
     """Passes the sites' requests on to the SuperLink."""
 
     def __init__(self, upstream: str, trust: Path) -> None:
-        self.held = Bodies()
+        self.held, self._ends = Bodies(), False
+        self._open = set[asyncio.Task[httpx.Response]]()
         verify = ssl.create_default_context(cafile=str(trust))
         limits = httpx.Limits(max_connections=None, max_keepalive_connections=64)
         self._client = httpx.AsyncClient(
@@ -119,6 +125,12 @@ class FleetProxy:
         async with self._client:
             yield
 
+    def end(self) -> None:
+        """Keep no site waiting: a node's request for messages is held by the SuperLink for up to 25 s."""
+        self._ends = True
+        for task in self._open:
+            task.cancel()
+
     async def handle(self, request: Request) -> Response:
         """One request."""
         if request.method != "POST" or not allowed(request.scope.get("raw_path", b"")):
@@ -128,11 +140,13 @@ class FleetProxy:
             return PlainTextResponse("the request is too long\n", status_code=413)
         try:
             with self.held() as held:
-                answer = await self.pass_on(request, await held.body(request))
+                answer = await self._until_the_end(request, await held.body(request))
         except TimeoutError:
             return PlainTextResponse("the request did not come in time\n", status_code=408)
         except TooLong:
             return PlainTextResponse("the request is too long\n", status_code=413)
+        except Ends:
+            return PlainTextResponse("the server ends\n", status_code=503)
         except Full:
             return PlainTextResponse("the server is busy\n", status_code=503)
         except httpx.TransportError:
@@ -140,10 +154,38 @@ class FleetProxy:
         headers = {k: v for k, v in answer.headers.items() if k.lower() not in (HOP | {"content-encoding"})}
         return Response(answer.content, answer.status_code, headers)
 
+    async def _until_the_end(self, request: Request, body: bytes) -> httpx.Response:
+        if self._ends:
+            raise Ends
+        task = asyncio.ensure_future(self.pass_on(request, body))
+        self._open.add(task)
+        try:
+            return await task
+        except asyncio.CancelledError:
+            if self._ends and task.cancelled():
+                raise Ends from None
+            task.cancel()
+            raise
+        finally:
+            self._open.discard(task)
+
     async def pass_on(self, request: Request, body: bytes) -> httpx.Response:
         """The request at the SuperLink."""
         headers = [(k, v) for k, v in request.headers.items() if k.lower() not in HOP]
         return await self._client.request(request.method, request.url.path, headers=headers, content=body)
+
+
+class ProxyServer(uvicorn.Server):
+    """A web server that ends without waiting for the sites' requests."""
+
+    def __init__(self, config: uvicorn.Config, proxy: FleetProxy) -> None:
+        super().__init__(config)
+        self._proxy = proxy
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """End."""
+        self._proxy.end()
+        await super().shutdown(sockets)
 
 
 def server(proxy: FleetProxy, host: str, port: int, certificate: Path, key: Path) -> uvicorn.Server:
@@ -163,4 +205,4 @@ def server(proxy: FleetProxy, host: str, port: int, certificate: Path, key: Path
         loop="asyncio",  # others begin TLS on an open connection differently
         timeout_graceful_shutdown=5,
     )
-    return uvicorn.Server(config)
+    return ProxyServer(config, proxy)

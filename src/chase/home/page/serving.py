@@ -22,9 +22,9 @@ from chase.core.operator import operator
 from chase.core.processes import end_with_parent, without_interrupts
 from chase.home.home import Home
 from chase.home.page.app import Page
-from chase.home.page.patience import Patient, limit_logs
-from chase.home.page.tls import door
 from chase.home.views import HomeView
+from chase.web.patience import Patient, limit_logs
+from chase.web.tls import door
 
 PORT = 8765
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Literal
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -12,9 +10,14 @@ import torch
 from torch import Tensor, nn
 
 from chase.learning.fused.buffers import Buffers
+from chase.learning.fused.compiled import CompiledNet, fits
+from chase.learning.fused.compiled_buffers import CompiledBuffers
 from chase.learning.fused.conv import FACTORS, PooledConv
 from chase.learning.fused.dense import DenseBuffers, FusedLayers, FusedPerceptron, Prepared, relu_backward
+from chase.learning.fused.form import Form
 from chase.learning.fused.trace import own_form, perceptron_form
+from chase.learning.native.choice import Kernels, chosen
+from chase.learning.native.kernel import kernel
 from chase.models.catalog import SAMPLE_SHAPE
 from chase.models.convnets import CifarCNN, MnistCNN, TinyCNN
 from chase.models.layers import MaskSource
@@ -22,15 +25,6 @@ from chase.models.net import Net
 
 CHUNK = 20
 """Samples an inference pass: all buffers stay in the cache."""
-
-
-@dataclass(frozen=True)
-class Form:
-    """Where a network has its dropout."""
-
-    first: bool
-    second: Literal["none", "element", "channel"]
-    hidden: bool
 
 
 class FusedNet(FusedLayers[Buffers]):
@@ -136,30 +130,46 @@ class FusedNet(FusedLayers[Buffers]):
         b.first.backward(*self._conv_gradients[0])
 
 
-Fused = FusedLayers[DenseBuffers] | FusedLayers[Buffers]
+Fused = FusedLayers[DenseBuffers] | FusedLayers[Buffers] | FusedLayers[CompiledBuffers]
 """A network with hand-written steps."""
 
-_KNOWN: WeakKeyDictionary[nn.Module, Fused | None] = WeakKeyDictionary()
+_KNOWN: WeakKeyDictionary[nn.Module, dict[Kernels, Fused | None]] = WeakKeyDictionary()
 
 
 def fused_for(net: nn.Module) -> Fused | None:
     """The fused form of a network, made once; None where it has none (other layers, sizes or dropout).
 
-    A network with the attribute ``plain_kernels`` set is left to autograd. A user's own network is fused where it has
-    the form of the small ones, or is a perceptron (``trace``).
+    The attribute ``kernels`` of a network says what computes it: compiled, fused, plain (left to autograd), or auto,
+    which is the default. A user's own network is fused where it has the form of the small ones, or is a perceptron
+    (``trace``).
     """
-    if getattr(net, "plain_kernels", False):
+    kernels = chosen(getattr(net, "kernels", "auto"))
+    if kernels == "plain":
         return None
-    if net not in _KNOWN:
-        _KNOWN[net] = _make(net)
-    return _KNOWN[net]
+    known = _KNOWN.setdefault(net, {})
+    if kernels not in known:
+        known[kernels] = _make(net, kernels == "compiled")
+    return known[kernels]
+
+
+def _with_convolutions(
+    convs: Sequence[nn.Conv2d],
+    linears: Sequence[nn.Linear],
+    size: tuple[int, int],
+    form: Form,
+    pad: int,
+    compiled: bool,
+) -> CompiledNet | FusedNet:
+    if compiled and fits(convs, size, pad):
+        return CompiledNet(convs, linears, size, form, pad, kernel())
+    return FusedNet(convs, linears, size, form, pad)
 
 
 CLOSE = 1e-4
 """How far the outputs of a fused own network may be from its own, relative to the largest."""
 
 
-def _own(net: nn.Module) -> Fused | None:
+def _own(net: nn.Module, compiled: bool) -> Fused | None:
     """The fused form of a user's own network, where it has a form that is known and gives the same outputs.
 
     What it calls its features (``embed``) must be what the last layer of that form sees: strategies select by them.
@@ -167,7 +177,7 @@ def _own(net: nn.Module) -> Fused | None:
     shape: tuple[int, ...] = getattr(net, SAMPLE_SHAPE, ())
     if not shape or type(net).__module__.startswith("chase."):
         return None
-    fused = _own_layers(net, shape)
+    fused = _own_layers(net, shape, compiled)
     if fused is None:
         return None
     x = torch.randn(CHUNK, *shape, generator=torch.Generator().manual_seed(0))
@@ -187,7 +197,7 @@ def _close(theirs: Tensor, ours: Tensor) -> bool:
     return theirs.shape == ours.shape and bool((theirs - ours).abs().max() <= CLOSE * theirs.abs().max())
 
 
-def _own_layers(net: nn.Module, shape: tuple[int, ...]) -> Fused | None:
+def _own_layers(net: nn.Module, shape: tuple[int, ...], compiled: bool) -> Fused | None:
     perceptron = perceptron_form(net, shape)
     if perceptron is not None:
         return FusedPerceptron(perceptron.linears, drops=perceptron.drops)
@@ -197,10 +207,11 @@ def _own_layers(net: nn.Module, shape: tuple[int, ...]) -> Fused | None:
     found = own_form(net, (height, width))
     if found is None or found.convolutions[0].in_channels != channels:
         return None
-    return FusedNet(found.convolutions, found.linears, (height, width), Form(False, "none", found.drops), found.pad)
+    form = Form(False, "none", found.drops)
+    return _with_convolutions(found.convolutions, found.linears, (height, width), form, found.pad, compiled)
 
 
-def _make(net: nn.Module) -> Fused | None:
+def _make(net: nn.Module, compiled: bool) -> Fused | None:
     if type(net) is CifarCNN:
         drops = net.drop.p > 0
         form = Form(drops, "element" if drops else "none", False)
@@ -213,13 +224,13 @@ def _make(net: nn.Module) -> Fused | None:
         form = Form(False, "none", net.drop.p > 0)
         linears = [net.fc, net.head]
     else:
-        return _own(net)
+        return _own(net, compiled)
     height, width = net.size
     pad = 1 if type(net) is TinyCNN else 0
     even = all(side % 2 == 0 and (side if pad else side - 4) % 4 == 0 for side in (height, width))
     known = [layer for layer in linears if isinstance(layer, nn.Linear)]
     if net.drop.p not in (0.0, 0.5) or not even or len(known) < len(linears):
         return None
-    fused = FusedNet([net.conv1, net.conv2], known, (height, width), form, pad)
+    fused = _with_convolutions([net.conv1, net.conv2], known, (height, width), form, pad, compiled)
     fused.gives_blocks = True
     return fused

@@ -1,4 +1,4 @@
-"""TLS of the page: a connection is counted from its first moment, and ends its handshake within seconds or is closed.
+"""TLS of a web server: a connection counts from its first moment, and ends its handshake within seconds or is closed.
 
 The web server's own TLS tells a protocol of a connection after its handshake only, so that silent visitors would hold
 connections that nobody counts.
@@ -11,7 +11,7 @@ import ssl
 from pathlib import Path
 from typing import Any, ClassVar
 
-from chase.home.page import patience
+from chase.web import patience
 
 HANDSHAKE_SECONDS = 10.0
 
@@ -69,4 +69,4 @@ def door(cert: Path, key: Path | None, most: int = patience.MOST_CONNECTIONS) ->
     """The protocol of a web server with this certificate and so many connections at most."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(cert, key)
-    return type("PageDoor", (Door,), {"context": context, "most": most})
+    return type("TlsDoor", (Door,), {"context": context, "most": most})

@@ -1,4 +1,4 @@
-"""How long the page waits for visitors, how many it lets in at once, and how much they can write into its log."""
+"""How long a web server waits for visitors, how many it lets in at once, and how much they can write into its log."""
 
 from __future__ import annotations
 

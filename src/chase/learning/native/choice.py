@@ -1,0 +1,36 @@
+"""Which kernels compute the steps of a small network: compiled, fused in torch, or autograd's."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from chase.learning.native.kernel import AVX2, NoKernel, kernel
+
+Kernels = Literal["compiled", "fused", "plain"]
+Wanted = Literal["auto", "compiled", "fused", "plain"]
+
+
+def chosen(wanted: Wanted) -> Kernels:
+    """What is used on this machine; raises ``NoKernel`` where the compiled kernel is wanted and there is none.
+
+    ``auto`` takes the compiled kernel on processors with AVX2 and FMA; on others the products of torch are faster.
+    """
+    if wanted == "auto":
+        try:
+            return "compiled" if kernel().path == AVX2 else "fused"
+        except NoKernel:
+            return "fused"
+    if wanted == "compiled":
+        kernel()
+    return wanted
+
+
+def here() -> str:
+    """What ``auto`` means on this machine, and why, as a sentence without a full stop."""
+    try:
+        found = kernel()
+    except NoKernel as error:
+        return f"auto = fused, because the compiled kernel {error}"
+    if found.path == AVX2:
+        return "auto = compiled, for processors with AVX2"
+    return "auto = fused, because this processor has no AVX2, without which the compiled kernel is slower"

@@ -1,0 +1,109 @@
+/* Forward and backward passes and SGD of small convolutional networks, on one thread.
+
+Built without Python.h and called through ctypes (kernel.py). All memory belongs to the caller and there is no
+state here, so several threads and forked processes can compute at once. Everything is compiled twice: for processors
+with AVX2 and FMA, and for any other; `path` says which is used, `best_path` which one this machine has. */
+
+#include <math.h>
+#include <string.h>
+
+#include "net.h"
+
+#if (defined(__x86_64__) || defined(__i386__)) && defined(__GNUC__)
+#define HAS_AVX2 1
+#define TARGET __attribute__((target("avx2,fma")))
+#define NAME(x) x##_avx2
+#include "kernels.h"
+#undef TARGET
+#undef NAME
+#endif
+
+#define TARGET
+#define NAME(x) x##_any
+#include "kernels.h"
+
+#ifdef HAS_AVX2
+#define CALL(name, path, ...) ((path) == 1 ? name##_avx2(__VA_ARGS__) : name##_any(__VA_ARGS__))
+#else
+#define CALL(name, path, ...) ((void)(path), name##_any(__VA_ARGS__))
+#endif
+
+#define EXPORT __attribute__((visibility("default")))
+
+#ifndef CHASE_SOURCES
+#define CHASE_SOURCES "unknown"
+#endif
+
+/* the hash of the sources that this was built from: what was built from others is not used */
+EXPORT const char *chase_sources(void) { return CHASE_SOURCES; }
+
+/* 1: AVX2 and FMA, 0: any processor */
+EXPORT int64_t chase_best_path(void) {
+#ifdef HAS_AVX2
+    __builtin_cpu_init();
+    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+#else
+    return 0;
+#endif
+}
+
+/* rows of samples (total, height * width * channels) -> images from `first` on; -1 where a position is none of them */
+EXPORT int64_t chase_fill(const Net *net, const float *samples, int64_t total, const int64_t *positions, int64_t count,
+                          int64_t first) {
+    int64_t size = net->first.height * net->first.width * net->first.channels;
+    for (int64_t i = 0; i < count; i++) {
+        if (positions[i] < 0 || positions[i] >= total) return -1;
+        memcpy(net->images + (first + i) * net->image_stride, samples + positions[i] * size, size * sizeof(float));
+    }
+    return 0;
+}
+
+/* weights as the forward pass reads them, for several passes with the same parameters */
+EXPORT void chase_pack(const Net *net, int64_t path) {
+    CALL(pack, path, &net->first);
+    CALL(pack, path, &net->second);
+}
+
+/* images, or planes that are ready, -> logits; with `train` all that a backward pass needs */
+EXPORT void chase_forward(const Net *net, int64_t path, int64_t train, int64_t keep_middle) {
+    CALL(forward, path, net, (int)train, (int)keep_middle);
+}
+
+/* the gradient of the logits -> parameters after a step of SGD */
+EXPORT void chase_backward(const Net *net, int64_t path, const Sgd *sgd, const float *const *blocks, int64_t count) {
+    CALL(backward, path, net, sgd, blocks, count);
+}
+
+/* the gradient of the loss at the logits; returns the loss, or -1 where a label is no class.
+
+Cross-entropy of the first `labelled` samples; of the others mu * the mean over the aligned of softplus(<f / |f|, D>). */
+EXPORT double chase_loss(const Net *net, int64_t labelled, const int64_t *labels, const float *directions,
+                         const float *aligned, float mu) {
+    const Linear *last = net->linear + net->linears - 1;
+    int64_t classes = last->out, watched = directions ? net->batch - labelled : 0;
+    double loss = 0.0;
+    for (int64_t s = 0; s < labelled; s++) {
+        if (labels[s] < 0 || labels[s] >= classes) return -1.0;
+        const float *z = last->values + s * classes;
+        float *g = last->gradient + s * classes, most = z[0], sum = 0.0f;
+        for (int64_t c = 1; c < classes; c++) most = z[c] > most ? z[c] : most;
+        for (int64_t c = 0; c < classes; c++) sum += g[c] = expf(z[c] - most);
+        for (int64_t c = 0; c < classes; c++) g[c] /= sum;
+        loss -= log(fmaxf(g[labels[s]], 1e-30f)) / (double)labelled;
+        g[labels[s]] -= 1.0f;
+        for (int64_t c = 0; c < classes; c++) g[c] /= (float)labelled;
+    }
+    float total = 0.0f;
+    for (int64_t s = 0; s < watched; s++) total += aligned[s];
+    for (int64_t s = 0; s < watched; s++) {
+        const float *f = last->values + (labelled + s) * classes, *d = directions + s * classes;
+        float *g = last->gradient + (labelled + s) * classes, norm = 0.0f, along = 0.0f;
+        for (int64_t c = 0; c < classes; c++) norm += f[c] * f[c];
+        norm = fmaxf(sqrtf(norm), 1e-12f);
+        for (int64_t c = 0; c < classes; c++) along += f[c] / norm * d[c];
+        float share = aligned[s] / fmaxf(total, 1.0f), factor = mu * share / (1.0f + expf(-along)) / norm;
+        for (int64_t c = 0; c < classes; c++) g[c] = factor * (d[c] - f[c] / norm * along);
+        loss += (double)(mu * share) * (fmax(along, 0.0) + log1p(exp(-fabs(along))));
+    }
+    return loss;
+}

@@ -1,0 +1,148 @@
+"""Which kernels compute a run is decided when it begins, written down and kept: by resumes, comparisons and studies."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from compiled_kernel import kernel_with
+
+from chase.client.build import kernels_of
+from chase.core.errors import RunDirectoryError, SettingsError
+from chase.core.weights import digest, read
+from chase.learning.native import kernel as kernel_room
+from chase.learning.native.choice import here
+from chase.learning.native.kernel import AVX2, NoKernel
+from chase.run.comparison import PLAN, open_arm, plan_arms, read_arms, write_arms
+from chase.run.experiment import Experiment
+from chase.run.record import Record
+from chase.settings import Settings, load
+from chase.simulation.cluster import ClusterError, check_same, versions
+from chase.studies.catalog import find_study
+from chase.studies.job import open_job, read_jobs
+from chase.studies.plan import Options, plan, read_plan, write_plan
+
+SMALL: dict[str, Any] = {"clients": 3, "rounds": 2, "local_epochs": 2, "seed": 7, "engine": "inprocess"}
+
+
+def settings(**changes: Any) -> Settings:
+    return load("digits", {**SMALL, "strategy": "random", **changes})
+
+
+def weights(path: Path, round: int) -> str:
+    return digest(read(path / "checkpoint" / f"server-{round:06d}.safetensors"))
+
+
+def lose_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kernel_room, "_looked_up", lambda: NoKernel("was not built: install chase again"))
+
+
+def said(path: Path) -> Any:
+    return json.loads((path / "environment.json").read_text())["kernels"]
+
+
+def forget(path: Path) -> None:
+    """Make a file one of an earlier version, which does not say what computed."""
+    body = json.loads(path.read_text())
+    del body["kernels"]
+    path.write_text(json.dumps(body))
+
+
+def test_a_run_says_what_computes_it_and_its_settings_stay_as_given(tmp_path: Path) -> None:
+    kernel_with(AVX2)
+    Experiment.begin(settings(), tmp_path / "auto").run()
+    Experiment.begin(settings(kernels="fused"), tmp_path / "fused").run()
+    assert [said(tmp_path / name) for name in ("auto", "fused")] == ["compiled", "fused"]
+    assert Record.open(tmp_path / "auto").settings.kernels == "auto"
+    assert weights(tmp_path / "auto", 2) != weights(tmp_path / "fused", 2)
+
+
+def test_a_run_of_an_earlier_version_goes_on_with_the_fused_steps(tmp_path: Path) -> None:
+    kernel_with(AVX2)
+    Experiment.begin(settings(kernels="fused", rounds=4), tmp_path / "whole").run()
+    early = tmp_path / "early"
+    Experiment.begin(settings(), early, "fused").run()
+    forget(early / "environment.json")
+    Experiment.resume(early, {"rounds": 4}).run()
+    assert weights(early, 4) == weights(tmp_path / "whole", 4)
+
+
+def test_a_run_goes_on_with_its_own_kernel_or_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kernel_with(AVX2)
+    whole, parted = tmp_path / "whole", tmp_path / "parted"
+    Experiment.begin(settings(rounds=4), whole).run()
+    Experiment.begin(settings(), parted).run()
+    with monkeypatch.context() as patch:
+        lose_kernel(patch)
+        before = (parted / "settings.toml").read_bytes()
+        with pytest.raises(
+            RunDirectoryError, match=r"was begun with the compiled kernel, which was not built.*--set kernels=fused"
+        ):
+            Experiment.resume(parted, {"rounds": 4})
+        assert (parted / "settings.toml").read_bytes() == before
+        Experiment.begin(settings(), tmp_path / "without").run()
+        assert said(tmp_path / "without") == "fused"
+    Experiment.resume(parted, {"rounds": 4}).run()
+    assert weights(parted, 4) == weights(whole, 4)
+    Experiment.resume(tmp_path / "without", {"rounds": 3}).run()
+    assert said(tmp_path / "without") == "fused"
+
+
+def test_a_kernel_that_is_not_there_is_refused_before_anything_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lose_kernel(monkeypatch)
+    with pytest.raises(SettingsError, match="kernels = 'compiled', but the compiled kernel was not built"):
+        Experiment.begin(settings(kernels="compiled"), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+    assert kernels_of(settings()) == "fused"  # a site of a federation computes with what it has
+    assert here() == "auto = fused, because the compiled kernel was not built: install chase again"
+
+
+def test_all_runs_of_a_comparison_have_one_kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kernel_with(AVX2)
+    values = {"data": "digits", **SMALL, "rounds": 1}
+    for name, wanted in (("early", "fused"), ("now", "compiled")):
+        out = tmp_path / name
+        first, *_ = write_arms(out, plan_arms(values, ["random"], [0]))
+        assert first.kernels == "compiled"
+        if name == "early":
+            forget(out / PLAN)
+        write_arms(out, plan_arms(values, ["random", "entropy"], [0]))
+        assert {arm.kernels for arm in read_arms(out)} == {wanted}
+        arm = read_arms(out)[0]
+        begun = open_arm(out, arm)
+        assert begun is not None
+        begun.run()
+        assert said(out / arm.name) == wanted
+    lose_kernel(monkeypatch)
+    with pytest.raises(SettingsError, match="the compiled kernel was not built"):
+        open_arm(tmp_path / "now", read_arms(tmp_path / "now")[1])
+    assert open_arm(tmp_path / "early", read_arms(tmp_path / "early")[1]) is not None
+
+
+def test_all_studies_of_a_directory_have_one_kernel(tmp_path: Path) -> None:
+    """They share runs: a study that is added later is computed as the first one was."""
+    kernel_with(AVX2)
+    options = Options(("digits",), rounds=1, seeds=1)
+    ablation, why = (plan(find_study(name), options) for name in ("ablation", "beta"))
+    first = write_plan(tmp_path / "now", "ablation", ablation)
+    assert first.kernels == read_plan(first.path).kernels == "compiled"
+    early = write_plan(tmp_path / "early", "ablation", ablation)
+    forget(early.path)
+    added = write_plan(tmp_path / "early", "beta", why)
+    assert read_plan(early.path).kernels == added.kernels == "fused"
+    jobs = read_jobs(added.path)
+    begun = open_job(jobs.directory, jobs.jobs[0], jobs.kernels)
+    assert begun is not None
+    assert said(begun.record.path) == "fused"
+    assert begun.world().settings.kernels == "fused"
+
+
+def test_a_node_without_the_kernel_of_a_run_is_refused() -> None:
+    node = {**versions(), "kernels": "fused"}
+    with pytest.raises(ClusterError, match=r"node 10\.0\.0\.5 has no compiled kernel.*install chase there with a C"):
+        check_same("10.0.0.5", node, "compiled")
+    check_same("10.0.0.5", node, "fused")
