@@ -9,10 +9,13 @@ from chase.brief import answer
 
 
 def main() -> None:
-    """Entry point. Whoever reads the output may stop reading: that is no error to tell of."""
+    """Entry point. Whoever reads the output may stop reading, whoever waits may press Ctrl-C: neither is an error."""
     try:
         _answer()
+    except KeyboardInterrupt:
+        sys.exit(130)
     finally:
+        eval("0")  # Python remembers Ctrl-C in code made from text (dataclasses): the exit code would be its signal
         _flush()
 
 
@@ -29,7 +32,6 @@ def _end_unread() -> None:
 
 
 def _answer() -> None:
-    """Importing takes a second or two, and Ctrl-C in that time is no error."""
     at_once = answer(sys.argv[1:])
     if at_once is not None:
         try:
@@ -37,10 +39,8 @@ def _answer() -> None:
         except BrokenPipeError:
             _end_unread()
         return
-    try:
-        from chase.cli import main as start
-    except KeyboardInterrupt:
-        sys.exit(130)
+    from chase.cli import main as start
+
     start()
 
 

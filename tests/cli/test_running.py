@@ -135,11 +135,26 @@ def test_ctrl_c_while_workers_start_shows_no_traceback(tmp_path: Path) -> None:
     assert "Resume with: chase resume" in out
 
 
+def test_ctrl_c_in_code_made_from_text_ends_with_the_code_of_ctrl_c(tmp_path: Path) -> None:
+    """As in the body of a dataclass that is being made: Python would end by the signal instead."""
+    (tmp_path / "chase_interrupted.py").write_text("exec('raise KeyboardInterrupt')\n", encoding="utf-8")
+    (tmp_path / "interrupted.py").write_text(
+        "import sys\nfrom chase import __main__ as entry\n"
+        "entry._answer = lambda: __import__('chase_interrupted')\nentry.main()\n",
+        encoding="utf-8",
+    )
+    done = subprocess.run([sys.executable, "-m", "interrupted"], cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 130, done.stderr
+    assert not done.stderr
+
+
 @pytest.mark.parametrize("after", [0.3, 1.0])
 def test_ctrl_c_while_the_command_itself_is_imported_ends_quietly(after: float, tmp_path: Path) -> None:
     command = [sys.executable, "-m", "chase", "run", "digits", "--rounds", "50", "--out", str(tmp_path / "run")]
     with subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True) as run:
-        time.sleep(after)
+        while psutil.Process(run.pid).cpu_times().user < after:  # not by the clock: other tests run beside this one
+            assert run.poll() is None
+            time.sleep(0.02)
         run.send_signal(signal.SIGINT)
         _, err = run.communicate(timeout=60)
     assert run.returncode == 130, err

@@ -86,10 +86,7 @@ def main() -> None:
     """Entry point of the console script."""
     for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
         os.environ.setdefault(variable, "1")
-    try:
-        app = commands(next(iter(sys.argv[1:]), None))
-    except KeyboardInterrupt:  # importing takes seconds
-        sys.exit(130)
+    app = commands(next(iter(sys.argv[1:]), None))
     try:
         code = app(prog_name="chase", standalone_mode=False)
         sys.exit(code if isinstance(code, int) else 0)
