@@ -7,14 +7,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from compiled_kernel import kernel_with
 
 from chase.client.build import kernels_of
+from chase.closed_form.feature_map import InputSpec
+from chase.closed_form.model import ClosedFormNet, FeatureSpec, build_model
 from chase.core.errors import RunDirectoryError, SettingsError
 from chase.core.weights import digest, read
+from chase.data.resident import Samples
+from chase.learning.fused import FusedNet, fused_for
 from chase.learning.native import kernel as kernel_room
-from chase.learning.native.choice import here
+from chase.learning.native.choice import AUTOGRAD_ONLY, here
 from chase.learning.native.kernel import AVX2, NoKernel
+from chase.models.catalog import NETS, NetSpec, build, takes
 from chase.run.comparison import PLAN, open_arm, plan_arms, read_arms, write_arms
 from chase.run.experiment import Experiment
 from chase.run.record import Record
@@ -99,6 +105,53 @@ def test_a_kernel_that_is_not_there_is_refused_before_anything_is_written(
     assert not (tmp_path / "run").exists()
     assert kernels_of(settings()) == "fused"  # a site of a federation computes with what it has
     assert here() == "auto = fused, because the compiled kernel was not built: install chase again"
+
+
+@pytest.mark.parametrize("changes", [{"learner": "closed-form", "strategy": "recommended"}, {"net": "resnet-gn"}])
+def test_what_no_kernel_computes_goes_on_without_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, changes: dict[str, str]
+) -> None:
+    """The closed-form learner and networks without hand-written steps; also where a run says otherwise."""
+    kernel_with(AVX2)
+    chosen = settings(**{"rounds": 1, "clients": 2, **changes})
+    for name in ("new", "earlier"):
+        Experiment.begin(chosen, tmp_path / name).run()
+        assert said(tmp_path / name) == "fused"
+    around = tmp_path / "earlier" / "environment.json"
+    around.write_text(json.dumps({**json.loads(around.read_text()), "kernels": "compiled"}))
+    lose_kernel(monkeypatch)
+    for name in ("new", "earlier"):
+        Experiment.resume(tmp_path / name, {"rounds": 2}).run()
+    assert weights(tmp_path / "new", 2) == weights(tmp_path / "earlier", 2)
+
+
+@pytest.mark.parametrize("name", list(NETS))
+def test_networks_without_hand_written_steps_are_known(name: str) -> None:
+    kernel_with(AVX2)
+    shape = {"texts": (20,), "tables or vectors": (5,), "images": (1, 28, 28)}[takes(name)]
+    net = build(NetSpec(name, shape, 3, 0.5, 50 if takes(name) == "texts" else 0), 0)
+    assert (fused_for(net) is None) == (name in AUTOGRAD_ONLY)
+
+
+def test_features_of_a_network_are_computed_alike_on_every_machine() -> None:
+    """They are kept in a cache that does not know the kernel, and a closed-form run does not say which it has."""
+    kernel_with(AVX2)
+    inputs = InputSpec.of(Samples(torch.zeros(2, 1, 28, 28, dtype=torch.uint8)))
+    about = FeatureSpec("net", inputs, net="mnist-cnn")
+    net = build_model(NetSpec("closed-form", (1, 28, 28), 3, 0.0, features=about.to_text()), 0)
+    assert isinstance(net, ClosedFormNet)
+    assert net.inner is not None
+    assert isinstance(fused_for(net.inner), FusedNet)
+
+
+def test_a_comparison_that_begins_with_the_closed_form_keeps_the_kernel_of_its_networks(tmp_path: Path) -> None:
+    kernel_with(AVX2)
+    values = {"data": "digits", **SMALL, "rounds": 1}
+    for methods in (["recommended", "random"], ["recommended", "random", "entropy"]):
+        found = [arm.kernels for arm in write_arms(tmp_path, plan_arms(values, methods, [0]))]
+        assert found == ["fused", "compiled", "compiled"][: len(methods)]
+    assert [arm.kernels for arm in read_arms(tmp_path)] == ["fused", "compiled", "compiled"]
+    assert read_jobs(tmp_path / PLAN).kernels == "compiled"
 
 
 def test_all_runs_of_a_comparison_have_one_kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -35,7 +35,7 @@ class ComparisonRun:
     """Its directory within the comparison's."""
     settings: Settings
     kernels: Kernels | None = None
-    """What computes all runs of the comparison, once it has begun."""
+    """What computes it, once the comparison has begun: one kernel for all networks."""
 
 
 def method_changes(text: str) -> dict[str, str]:
@@ -72,16 +72,26 @@ def is_comparison(path: Path) -> bool:
     return os.path.isfile(path / PLAN)  # unlike Path.is_file, never raises
 
 
-def read_arms(path: Path, changes: Mapping[str, Any] | None = None) -> list[ComparisonRun]:
-    """The runs that belong to the comparison in a directory, with ``rounds`` and the like changed on request."""
+def _read(path: Path) -> tuple[dict[str, dict[str, Any]], Kernels]:
+    """The settings of each run, and what computes the networks of all of them."""
     try:
         body = json.loads((path / PLAN).read_text(encoding="utf-8"))
         if body["format"] != FORMAT:
             raise RunDirectoryError(f"{path / PLAN} has format {body['format']}, this version reads {FORMAT}")
         arms = {str(name): dict(settings) for name, settings in body["arms"].items()}
-        said = body.get("kernels")
+        return arms, body.get("kernels", "fused")  # earlier versions do not say
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise RunDirectoryError(f"{path / PLAN} cannot be read: {error}") from None
+
+
+def kernels_in(path: Path) -> Kernels:
+    """What computes the networks of a comparison."""
+    return _read(path)[1]
+
+
+def read_arms(path: Path, changes: Mapping[str, Any] | None = None) -> list[ComparisonRun]:
+    """The runs that belong to the comparison in a directory, with ``rounds`` and the like changed on request."""
+    arms, said = _read(path)
     odd = sorted(set(changes or {}) - MAY_CHANGE)
     if odd:
         raise RunDirectoryError(f"{odd[0]} cannot change in a comparison that has begun; {sorted(MAY_CHANGE)} can")
@@ -99,7 +109,7 @@ def write_arms(path: Path, arms: Sequence[ComparisonRun]) -> list[ComparisonRun]
         if arm.name in known:
             check_unchanged(path / arm.name, known[arm.name].model_dump(), arm.settings)
     known |= {arm.name: arm.settings for arm in arms}
-    kernels = before[0].kernels if before else kernels_of(arms[0].settings)
+    kernels = kernels_in(path) if before else kernels_of(arms[0].settings)
     dumped = {name: settings.model_dump() for name, settings in known.items()}
     body = {"format": FORMAT, "kernels": kernels, "arms": dumped}
     write_atomically(path / PLAN, json.dumps(body, indent=1).encode())

@@ -30,7 +30,7 @@ from chase.run.estimate import NO_ESTIMATE, LeaveOneOut
 from chase.run.loggers import Loggers, need_loggers
 from chase.run.loop import Restored, restore, run_rounds
 from chase.run.metrics import Metrics
-from chase.run.record import Record
+from chase.run.record import Record, kernels_before
 from chase.run.scoring import Evaluation, TestSet
 from chase.server.closed_form import ClosedFormServer
 from chase.server.server import new_start
@@ -138,6 +138,7 @@ class Experiment:
         need_loggers(settings)
         check_engine(settings)
         kernels = kernels_of(settings if kernels is None else with_kernels(settings, kernels))
+        kernels = kernels_before(settings, kernels)
         data = load_data(settings)
         settings = with_all_owners(settings, data)
         check_labels(settings, data)

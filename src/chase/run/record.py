@@ -33,7 +33,7 @@ from typing import Any, Literal, cast, get_args
 from chase.core.errors import RunDirectoryError
 from chase.core.files import GLANCE, Held, append_jsonl, locked, read_jsonl, to_jsonl, write_atomically, writing
 from chase.core.provenance import provenance
-from chase.learning.native.choice import Kernels, chosen
+from chase.learning.native.choice import AUTOGRAD_ONLY, Kernels, chosen
 from chase.settings import Settings, from_mapping, read_file, to_toml
 
 RunKind = Literal["simulation", "federation"]
@@ -68,9 +68,14 @@ def environment(run: str, kind: RunKind, settings: Settings, kernels: Kernels | 
 
 
 def kernels_before(settings: Settings, said: Any) -> Kernels:
-    """What computed a run, or a plan of several, so far: before there was a compiled kernel, ``auto`` meant fused."""
+    """What computes a run of a plan, or one that has begun: before there was a compiled kernel, ``auto`` meant fused.
+
+    What no kernel computes needs none: such a run goes on where the compiled kernel is missing.
+    """
     if settings.kernels != "auto":
         return settings.kernels
+    if settings.learner != "network" or settings.net in AUTOGRAD_ONLY:
+        return "fused"
     return cast(Kernels, said) if said in get_args(Kernels) else "fused"
 
 

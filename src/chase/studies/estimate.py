@@ -69,7 +69,7 @@ def _measure(settings: Settings, data: DataSet) -> Speed:
     plan = TrainingOptions(
         SAMPLE_EPOCHS, settings.batch_size, settings.lr, settings.momentum, settings.weight_decay, 0.0
     )
-    passes = []
+    passes: list[dict[str, float]] = []
     start = time.perf_counter()
     while len(passes) < PASSES and time.perf_counter() - start < ENOUGH:
         passes.append(train(net, job, plan).stopwatch.seconds)

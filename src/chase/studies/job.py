@@ -82,12 +82,12 @@ def read_jobs(path: Path) -> StudyPlan:
 
 def read_comparison(path: Path) -> StudyPlan:
     """A comparison as a plan."""
-    jobs, arms = [], comparison.read_arms(path.parent)
-    for arm in arms:
+    jobs = []
+    for arm in comparison.read_arms(path.parent):
         settings = arm.settings.model_copy(update={"engine": "inprocess"})
         label = settings.strategy if settings.model == "local" else f"{settings.strategy}@{settings.model}"
         jobs.append(StudyJob(arm.name, 0, settings.data, label, settings))
-    return StudyPlan("comparison", path, jobs, arms[0].kernels if arms else None)
+    return StudyPlan("comparison", path, jobs, comparison.kernels_in(path.parent))
 
 
 def main() -> None:

@@ -9,6 +9,9 @@ from chase.learning.native.kernel import AVX2, NoKernel, kernel
 Kernels = Literal["compiled", "fused", "plain"]
 Wanted = Literal["auto", "compiled", "fused", "plain"]
 
+AUTOGRAD_ONLY = frozenset({"vgg19", "vgg19-projection", "resnet-gn", "char-lstm", "mlp", "text-bag"})
+"""Networks of ``models.catalog`` that no kernel computes."""
+
 
 def chosen(wanted: Wanted) -> Kernels:
     """What is used on this machine; raises ``NoKernel`` where the compiled kernel is wanted and there is none.
