@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from support import small_settings
 
 from chase.core.errors import ChaseError, SettingsError
+from chase.learning.training import TrainingResult, train
 from chase.settings import from_mapping
 from chase.simulation.world import load_data
+from chase.studies import estimate
 from chase.studies.catalog import STUDIES, find_study
 from chase.studies.estimate import Sizes, Speed, held, seconds_per_round, shortages_of, sizes_of, work
-from chase.studies.plan import Options, StudyPlan, plan, plans_in, write_plan
+from chase.studies.plan import Options, StudyPlan, kernels_in, plan, plans_in, write_plan
 from chase.studies.repeat import preset_of
 from chase.studies.runner import look
 
@@ -172,6 +176,28 @@ def test_the_estimate_counts_all_owners_where_all_are_clients(tmp_path: Path) ->
     assert work(there, sizes_of(there, data), speed) == work(named, sizes_of(named, data), speed), "a third is there"
     assert seconds_per_round(every) > 0
     assert shortages_of(every) == shortages_of(named)
+
+
+def test_the_estimate_is_measured_with_what_computes_the_jobs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a setting says, or what the directory began with; where that is not here, what is."""
+    seen: list[str] = []
+
+    def train_once(net: Any, *arguments: Any) -> TrainingResult:
+        seen.append(net.kernels)
+        return train(net, *arguments)
+
+    monkeypatch.setattr(estimate, "train", train_once)
+    monkeypatch.setattr(estimate, "PASSES", 1)
+    estimate.measured.cache_clear()
+    for changes, kernels in ({}, "fused"), ({}, "compiled"), ({"kernels": "plain"}, "compiled"):
+        (job,) = plan(find_study("ablation"), Options(("digits",), ("EV",), 2, 1, changes=changes))
+        look(StudyPlan("ablation", tmp_path / "ablation.study.json", [job], kernels), [job])
+    estimate.measured.cache_clear()
+    assert seen == ["fused", "auto", "plain"]
+    write_plan(tmp_path, "ablation", [job])
+    body = json.loads((tmp_path / "ablation.study.json").read_text())
+    (tmp_path / "ablation.study.json").write_text(json.dumps({**body, "kernels": "fused"}))
+    assert kernels_in(tmp_path) == "fused"
 
 
 def test_the_estimate_counts_the_start_of_a_process(tmp_path: Path) -> None:

@@ -30,7 +30,7 @@ from chase.studies import recommend
 from chase.studies.catalog import all_studies, find_study
 from chase.studies.estimate import shortages_of
 from chase.studies.job import is_done
-from chase.studies.plan import Options, StudyJob, StudyPlan, plan, plan_file, write_plan
+from chase.studies.plan import Options, StudyJob, StudyPlan, kernels_in, plan, plan_file, write_plan
 from chase.studies.runner import Progress, Running, RunningJob, check, held, look, run_jobs, seconds_left
 from chase.studies.study import Study
 
@@ -113,7 +113,7 @@ def study(
     options = Options(presets, tuple(arm or ()), rounds, seeds, first_seed, scale, changes, no_labels)
     wanted = plan(chosen, options)
     workers = jobs or os.cpu_count() or 1
-    planned = StudyPlan(name, plan_file(out, name), wanted)
+    planned = StudyPlan(name, plan_file(out, name), wanted, kernels_in(out))
     if dry_run:
         show_plan(planned, workers, as_json)
         return

@@ -25,7 +25,10 @@ from chase.simulation.world import count_coverage, load_data, shortages, split_a
 SAMPLE_LABELS, SAMPLE_WATCHED, SAMPLE_EPOCHS = 100, 400, 2
 PASSES, ENOUGH = 6, 2.0
 """How often the speed of a network is measured, and seconds after which no further pass begins."""
-DECISIVE = {*DataSettings.model_fields, "clients", "partition", "min_owned", "owners", "net", "dropout", "batch_size"}
+DECISIVE = {
+    *DataSettings.model_fields,
+    *("clients", "partition", "min_owned", "owners", "net", "dropout", "batch_size", "kernels"),
+}
 """Settings that the speed of a network on a data set depends on."""
 ALIGNED_STEP = 2.2
 """A step with alignment has a second batch, and its loss."""
@@ -62,6 +65,7 @@ def measure(settings: Settings, data: DataSet) -> Speed:
 
 def _measure(settings: Settings, data: DataSet) -> Speed:
     net = build_model(net_spec(settings, data), 0)
+    net.kernels = settings.kernels  # type: ignore[assignment]
     few = min(SAMPLE_LABELS, len(data.train))
     watched = torch.arange(min(SAMPLE_WATCHED, len(data.train)))
     labels = torch.from_numpy(data.train_labels[:few]).clamp(min=0)
@@ -130,7 +134,9 @@ def seconds_per_round(settings: Settings) -> float:
 
 
 def _key(settings: Settings) -> str:
-    plain = settings.model_copy(update={"seed": 0, "rounds": 1, "strategy": "random", "model": "local"})
+    kernels = "auto" if settings.kernels == "compiled" else settings.kernels  # it may be on other machines only
+    usual = {"seed": 0, "rounds": 1, "strategy": "random", "model": "local", "kernels": kernels}
+    plain = settings.model_copy(update=usual)
     return Settings(**plain.model_dump(include=DECISIVE)).model_dump_json()
 
 

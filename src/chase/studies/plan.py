@@ -178,10 +178,15 @@ def write_plan(directory: Path, study: str, jobs: Sequence[StudyJob]) -> StudyPl
                 "results of both would be mixed, so choose another directory with --out"
             )
     known |= {place_of(job): job for job in jobs}
-    kernels = next((beside.kernels for beside in plans_in(directory)), chosen("auto"))  # studies share their runs
+    kernels = kernels_in(directory)
     body = {"format": FORMAT, "study": study, "kernels": kernels, "jobs": [_to_json(job) for job in known.values()]}
     write_atomically(path, json.dumps(body, indent=1).encode())
     return StudyPlan(study, path, list(known.values()), kernels)
+
+
+def kernels_in(directory: Path) -> Kernels:
+    """What computes the networks of all studies of a directory, which share their runs: as the first began, if any."""
+    return next((beside.kernels for beside in plans_in(directory) if beside.kernels), chosen("auto"))
 
 
 def place_of(job: StudyJob) -> tuple[int, str, str, int]:

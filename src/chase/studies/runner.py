@@ -19,7 +19,8 @@ from typing import Protocol
 
 from chase.core.errors import DataError, RunDirectoryError
 from chase.core.files import Held, locked, read_jsonl, write_atomically
-from chase.run.record import LOCK
+from chase.run.record import LOCK, kernels_before
+from chase.settings import Settings
 from chase.studies.estimate import seconds_per_round, seconds_to_start
 from chase.studies.job import failure_of, is_done, log_of
 from chase.studies.plan import StudyJob, StudyPlan
@@ -104,17 +105,22 @@ def look(plan: StudyPlan, jobs: Sequence[StudyJob], dry: bool = False) -> list[P
             progress.state = "done"
             progress.rounds = len(read_jsonl(plan.directory / job.name / "metrics.jsonl"))  # packed, if exported
         elif not dry:
-            progress.expected = seconds_per_round(job.settings)
+            progress.expected = seconds_per_round(computed(plan, job))
         else:
-            _estimate(progress, missing)
+            _estimate(progress, computed(plan, job), missing)
         progress.at_start, progress.seconds = progress.rounds, 0.0
         found.append(progress)
     return found
 
 
-def _estimate(progress: Progress, missing: dict[str, str]) -> None:
+def computed(plan: StudyPlan, job: StudyJob) -> Settings:
+    """The settings of a job with what computes it."""
+    kernels = job.settings.kernels if plan.kernels is None else kernels_before(job.settings, plan.kernels)
+    return job.settings.model_copy(update={"kernels": kernels})
+
+
+def _estimate(progress: Progress, settings: Settings, missing: dict[str, str]) -> None:
     """Seconds of a job that is not begun; what its data lacks is remembered, so that it is looked for once."""
-    settings = progress.job.settings
     place = f"{settings.data}|{settings.data_dir}"
     if place not in missing:
         try:
