@@ -24,6 +24,19 @@ def test_an_address_that_does_not_answer_leaves_no_run_directory(tmp_path: Path)
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.parametrize("address", ["127.0.0.1", "head", "head:", ":6379", "127.0.0.1:99999"])
+def test_an_address_without_a_port_leaves_no_run_directory(tmp_path: Path, address: str) -> None:
+    pytest.importorskip("ray")
+    with pytest.raises(ClusterError, match=rf"the Ray cluster at {address} cannot be reached \(it is not HOST:PORT\)"):
+        Experiment.begin(load("digits", {"engine": "ray", "ray_address": address}), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_names_that_ray_knows_are_left_to_it() -> None:
+    for name in ("", "auto", "local", "ray://head", "other://cluster"):
+        cluster.check_answers(name)
+
+
 def test_without_ray_no_run_directory_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(SettingsError, match="Ray is not installed: pip install"):

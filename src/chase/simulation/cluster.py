@@ -22,6 +22,8 @@ class ClusterError(ChaseError):
 
 PATIENCE = 10.0
 """Seconds that a cluster has to answer."""
+RAYS_OWN = ("", "auto", "local")
+"""Addresses without a port that Ray knows: one is started here, the one of this machine."""
 SETTINGS_FRAME = 4
 """The type of HTTP/2's frame of settings, with which each side begins."""
 SAME = ("python", "torch", "numpy", "source")
@@ -89,7 +91,7 @@ def check_answers(address: str) -> None:
     where, bare = f"the Ray cluster at {address}", address.removeprefix("ray://")
     place = host_port(bare)
     if place is None:
-        if ":" in bare and "://" not in bare:
+        if "://" not in bare and (":" in bare or (bare == address and address not in RAYS_OWN)):
             raise unreachable(where, "it is not HOST:PORT")
         return
     try:
