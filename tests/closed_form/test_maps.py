@@ -60,9 +60,9 @@ def vectors(count: int = 40) -> Samples:
     return Samples(torch.from_numpy(values), "vectors")
 
 
-def small_map(samples: Samples, name: str = "auto") -> FeatureMap:
+def small_map(samples: Samples, name: str = "auto", levels: float = 0.0) -> FeatureMap:
     net = build(NetSpec("resnet-gn", samples.shape, 2, 0.0), 0) if name == "net" else None
-    return make_map(name, InputSpec.of(samples), filters=10, passes=2, net=net)
+    return make_map(name, InputSpec.of(samples), filters=10, passes=2, net=net, levels=levels)
 
 
 CASES = [("image", images()), ("colour", images(channels=3)), ("text", texts()), ("table", rows_of_a_table())]
@@ -261,3 +261,43 @@ def test_texts_that_occur_twice_do_not_switch_the_ridge_off() -> None:
     assert solve(twice).ridge < 0.01 * unit
     assert solve(twice, least=least_ridge(feature_map)).ridge == pytest.approx(unit * 10**-0.5)
     assert least_ridge(small_map(images())) == LEAST_RIDGE
+
+
+def grey_levels(count: int = 120) -> tuple[Samples, np.ndarray]:
+    """Noise of three levels, the second between the others."""
+    labels = np.arange(count) % 3
+    pixels = rng(0, "levels").normal(80.0 + 40.0 * labels[:, None, None, None], 10.0, (count, 1, 16, 16))
+    return Samples(torch.from_numpy(np.clip(pixels, 0, 255).astype(np.uint8))), labels
+
+
+def test_levels_tell_apart_classes_that_differ_in_brightness_alone() -> None:
+    samples, labels = grey_levels()
+    rows, right = torch.arange(120), {}
+    for share in (0.0, 0.2):
+        feature_map = small_map(samples, levels=share)
+        codes = transform(feature_map, fit(feature_map, [(samples, rows)]), samples, rows)
+        scores = solve(Sums.of(codes[:48], labels[:48], 3)).scores(decode(codes[48:]).astype(np.float64))
+        right[share] = float((scores.argmax(axis=1) == labels[48:]).mean())
+    assert right[0.0] < 0.8
+    assert right[0.2] > 0.95
+
+
+def test_levels_have_their_share_of_the_variance_and_the_same_bits_in_every_partition_and_batch() -> None:
+    samples, rows = images(channels=3), torch.arange(36)
+    feature_map = small_map(samples, levels=0.2)
+    params = fit(feature_map, [(samples, rows)])
+    parts = [(samples, part) for part in torch.split(rows, 7)]
+    assert digest(fit(feature_map, parts[::-1])) == digest(params)
+    codes = transform(feature_map, params, samples, rows)
+    assert np.array_equal(transform(feature_map, params, samples, torch.tensor([11, 2])), codes[[11, 2]])
+    variance = decode(codes).var(axis=0)
+    assert variance[-64:].sum() / variance.sum() == pytest.approx(0.2, abs=0.02)
+    seen = feature_map.embed({key: torch.from_numpy(array) for key, array in params.items()}, samples.ready(rows))
+    assert seen.numpy() == pytest.approx(feature_map.raw(params, samples, rows), abs=5e-4)
+    without = small_map(samples)
+    plain = fit(without, [(samples, rows)])
+    assert np.array_equal(transform(without, plain, samples, rows), codes[:, : without.width])
+    nobody = feature_map.sums(0, {}, samples, rows[:0])
+    assert {name: array.shape for name, array in nobody.items()} == {
+        name: array.shape for name, array in feature_map.sums(0, {}, samples, rows).items()
+    }

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
+from PIL import Image
+
 from chase.data import sources
 from chase.data.oddities import oddities
 
@@ -70,3 +73,21 @@ def test_contradictions_across_parts_and_past_an_unlabelled_twin(tmp_path: Path)
     assert found == ["1 sample occurs more than once with different labels (first: test sample x1 ('a') and r3 ('b'))"]
     rows = ["same,a", "same,", "same,b"] + [f"t{n},{'ab'[n % 2]}" for n in range(30)]
     assert any("with different labels" in f for f in load(tmp_path / "h.csv", rows))
+
+
+def pictures(root: Path, levels: tuple[int, ...]) -> list[str]:
+    draw = np.random.default_rng(0)
+    for level, name in zip(levels, "abc", strict=False):
+        (root / name).mkdir(parents=True)
+        for n in range(40):
+            grey = np.clip(draw.normal(level + draw.normal(0, 10), 20, (8, 8)), 0, 255).astype(np.uint8)
+            Image.fromarray(grey).save(root / name / f"{n}.png")
+    return oddities(sources.load(str(root)))
+
+
+def test_classes_that_differ_in_brightness_alone_are_said_with_what_to_set(tmp_path: Path) -> None:
+    found = pictures(tmp_path / "apart", (60, 120, 180))
+    assert len(found) == 1
+    assert found[0].startswith("the mean brightness of a picture alone tells the class of 9")
+    assert "levels=0.2" in found[0]
+    assert pictures(tmp_path / "alike", (118, 120, 122)) == []

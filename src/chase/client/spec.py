@@ -25,6 +25,7 @@ def closed_form_spec(settings: Settings, inputs: InputSpec, shape: tuple[int, ..
         filters=settings.filters,
         passes=settings.fit_passes,
         text_features=settings.text_features,
+        levels=settings.levels,
         seed=settings.feature_seed,
         net=settings.net if settings.features == "net" else "",
         init=settings.init,

@@ -35,6 +35,7 @@ def make_map(
     filters: int = 200,
     passes: int = 6,
     text_features: int = 768,
+    levels: float = 0.0,
     net: nn.Module | None = None,
 ) -> FeatureMap:
     """The feature map of a name ("auto": by the kind of data)."""
@@ -50,7 +51,7 @@ def make_map(
             )
         options = {"net": net}
     elif name == "patches":
-        options = {"filters": filters, "passes": passes, "seed": seed}
+        options = {"filters": filters, "passes": passes, "seed": seed, "levels": levels}
     elif name == "hashed-text":
         options = {"wide": text_features, "seed": seed}
     elif name != "given":

@@ -37,6 +37,7 @@ class FeatureSpec:
     filters: int = 200
     passes: int = 6
     text_features: int = 768
+    levels: float = 0.0
     seed: int = 0
     net: str = ""
     """The network whose features are used, for ``features = "net"``."""
@@ -45,7 +46,7 @@ class FeatureSpec:
     @property
     def options(self) -> dict[str, Any]:
         """What ``make_map`` takes beside the name and the inputs."""
-        return {name: getattr(self, name) for name in ("filters", "passes", "text_features", "seed")}
+        return {name: getattr(self, name) for name in ("filters", "passes", "text_features", "levels", "seed")}
 
     def to_text(self) -> str:
         """As JSON."""

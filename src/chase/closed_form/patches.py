@@ -7,9 +7,9 @@
 
 The response of a filter at a place is thresholded on both sides, max(0, r - t) and max(0, -r - t), and averaged
 over the four quarters of the image: 8 numbers per filter. Patches are seen without their own brightness, so mean and
-deviation of every channel in every quarter stand beside them. The contrast normalisation, the whitening and
-the filter are one linear map of the pixels and a division by the patch's deviation, so one matrix product per image
-does them all.
+deviation of every channel in every quarter stand beside them, and more of them where ``levels`` is set
+(``chase.closed_form.levels``). The contrast normalisation, the whitening and the filter are one linear map of the
+pixels and a division by the patch's deviation, so one matrix product per image does them all.
 
 Every image is its own product of the same shape: its features have the same bits in whatever batch, client or
 process they are computed. Patches are chosen by a hash of the sample's id, not by its place among others.
@@ -26,7 +26,18 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
-from chase.closed_form.feature_map import InputSpec, Reals, encode, mixed, moment_rows, moments, sample_ids, standard
+from chase.closed_form.feature_map import (
+    InputSpec,
+    Reals,
+    add,
+    encode,
+    mixed,
+    moment_rows,
+    moments,
+    sample_ids,
+    standard,
+)
+from chase.closed_form.levels import Levels
 from chase.core.errors import DataError, SettingsError
 from chase.core.randomness import fold, rng
 from chase.core.weights import Array, Arrays
@@ -61,6 +72,8 @@ class Patches:
     """Side of a patch; 0 is 6, or half of an image smaller than 12."""
     threshold: float = 0.25
     seed: int = 0
+    levels: float = 0.0
+    """Share of features of brightness in the variance of all."""
 
     def __post_init__(self) -> None:
         if self.spec.kind != "image":
@@ -78,8 +91,17 @@ class Patches:
 
     @property
     def width(self) -> int:
-        """Two signs of four quarters of every filter, mean and deviation of four quarters of every channel."""
+        """Two signs of four quarters of every filter, mean and deviation of four quarters of every channel, levels."""
+        return self.plain + self._levels.width
+
+    @property
+    def plain(self) -> int:
+        """The width without features of levels."""
         return 8 * self.filters + 8 * self.image[0]
+
+    @property
+    def _levels(self) -> Levels:
+        return Levels(self.image[0], self.levels, self.seed)
 
     @property
     def shrink(self) -> int:
@@ -111,7 +133,7 @@ class Patches:
     def shapes(self) -> dict[str, tuple[int, ...]]:
         """Filters, what is subtracted from their responses, and the standardisation."""
         moments = {"mean": (self.width,), "std": (self.width,)}
-        return {"filters": (self.pixels, self.filters), "offset": (self.filters,), **moments}
+        return {"filters": (self.pixels, self.filters), "offset": (self.filters,), **self._levels.shapes, **moments}
 
     def embed(self, params: Mapping[str, Tensor], ready: Tensor) -> Tensor:
         """The same by convolutions on normalised images (images, c, h, w)."""
@@ -127,7 +149,8 @@ class Patches:
         response = F.conv2d(pixels, bank) * scale - params["offset"].view(1, -1, 1, 1)
         pool = quarters(down, across)
         sides = [(sign * response - self.threshold).clamp(min=0.0).flatten(2) @ pool.T for sign in (1.0, -1.0)]
-        return torch.cat([torch.stack(sides, dim=1).transpose(2, 3).flatten(1), brightness(pixels)], dim=1)
+        parts = [torch.stack(sides, dim=1).transpose(2, 3).flatten(1), brightness(pixels)]
+        return torch.cat([*parts, self._levels.embed(params, pixels)] if self.levels else parts, dim=1)
 
     def sums(self, step: int, params: Arrays, samples: Samples, rows: Tensor) -> dict[str, Array]:
         """Patch moments, then responses times patches, then moments of features."""
@@ -142,15 +165,16 @@ class Patches:
     def solve(self, step: int, params: Arrays, total: Arrays) -> dict[str, Array]:
         """Whitening, new directions, or the standardisation."""
         if step == 0:
-            return self._whitening(total)
+            return self._whitening(total) | self._levels.solve(total)
         if step <= self.passes:
             summed = total["directions"] * GRID**2
             length = np.linalg.norm(summed, axis=1, keepdims=True)
             used = length[:, 0] > 1e-9
             directions = np.where(used[:, None], summed / np.maximum(length, 1e-12), params["directions"])
             return {**params, "directions": directions} | self._filters(params, directions)
-        keep = {name: params[name] for name in ("filters", "offset")}
-        return keep | standard(total)
+        keep = {name: params[name] for name in ("filters", "offset")} | self._levels.kept(params)
+        found = standard(total)
+        return keep | found | {"std": self._levels.weighed(found["std"])}
 
     def raw(self, params: Arrays, samples: Samples, rows: Tensor) -> NDArray[np.float32]:
         """Pooled responses (rows, width), one image at a time."""
@@ -165,7 +189,9 @@ class Patches:
                 scale = self._inverse_deviation(images)
                 for i in range(images.shape[0]):
                     kernel(images[i], scale[i], pooled[at + i])
-                out[at : at + CHUNK, 8 * self.filters :] = brightness(images)
+                out[at : at + CHUNK, 8 * self.filters : self.plain] = brightness(images)
+                if self.levels:
+                    out[at : at + CHUNK, self.plain :] = self._levels.raw(params, images)
         return out.numpy()
 
     # the parts
@@ -211,6 +237,7 @@ class Patches:
 
     def _patch_moments(self, samples: Samples, rows: Tensor) -> dict[str, Array]:
         outer, summed, count = np.zeros((self.pixels, self.pixels)), np.zeros(self.pixels), 0
+        levels = [self._levels.sums(self._images(samples, part)) for part in torch.split(rows, CHUNK)]
         for part in torch.split(rows, CHUNK):
             patches = self._cut(samples, part, FIRST_PATCHES, fold(self.seed, "patches", 0))
             outer += patches.T @ patches
@@ -221,6 +248,7 @@ class Patches:
             "patch.sum": summed,
             "patch.count": np.array([float(count)]),
             "images": np.array([float(rows.numel())]),
+            **(add(levels) if self.levels and levels else {}),
         }
 
     def _whitening(self, total: Arrays) -> dict[str, Array]:

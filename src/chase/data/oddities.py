@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from chase.core.randomness import rng
 from chase.data.assemble import sample_keys
 from chase.data.resident import DataSet
 
@@ -13,13 +14,15 @@ NO_TEST = (
     "there are no labelled samples to test on, so the accuracy of a model cannot be measured: give test_data, or have "
     "people label some samples for it (--annotator page --page-client all --set test_answers=50)"
 )
+LEAST, MOST, BINS = 40, 5_000, 16
+"""Labelled pictures whose brightness is looked at, at least and at most, and the levels that are told apart."""
 UNEVEN = 20
 """A class with this many times the samples of another is worth a word."""
 
 
 def oddities(data: DataSet, people: bool = False) -> list[str]:
     """One sentence per oddity; ``people`` label what has no label."""
-    return [*_classes(data), *_twins(data), *_without_label(data, people)]
+    return [*_classes(data), *_twins(data), *_without_label(data, people), *_brightness(data)]
 
 
 def _classes(data: DataSet) -> list[str]:
@@ -50,6 +53,29 @@ def _without_label(data: DataSet, people: bool) -> list[str]:
     untested = [] if data.test_labels.size else [NO_TEST]
     who = "" if people else ": a simulated annotator cannot label them, a person can (--annotator page)"
     return [*untested, f"{unknown} of {total} training samples ({unknown / total:.0%}) have no label{who}"]
+
+
+def _brightness(data: DataSet) -> list[str]:
+    """Classes that the mean of all pixels tells apart: half of the labelled pictures judge the other half."""
+    rows = np.flatnonzero(data.train_labels >= 0)
+    rows = rows[:: max(1, rows.size // MOST)]
+    if data.train.kind != "image" or rows.size < LEAST or data.num_classes < 2:
+        return []
+    means = np.array([data.train.inputs[int(row)].double().mean().item() for row in rows])
+    labels = data.train_labels[rows]
+    bins = np.searchsorted(np.quantile(means, np.arange(1, BINS) / BINS), means)
+    half = rng(0, "brightness").random(rows.size) < 0.5
+    counts = np.zeros((BINS, data.num_classes))
+    np.add.at(counts, (bins[half], labels[half]), 1.0)
+    right = float((counts.argmax(axis=1)[bins[~half]] == labels[~half]).mean())
+    most = float(np.bincount(labels).max()) / rows.size
+    if 1.0 - right > (1.0 - most) / 3:
+        return []
+    return [
+        f"the mean brightness of a picture alone tells the class of {right:.0%} of the labelled samples (the most "
+        f"frequent class: {most:.0%}): check that the classes do not only differ in how pictures were taken; with few "
+        "labels the closed-form learner makes good use of brightness only with levels=0.2"
+    ]
 
 
 def _twins(data: DataSet) -> list[str]:

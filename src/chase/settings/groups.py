@@ -114,6 +114,13 @@ class ModelSettings(SettingsGroup):
     text_features: int = Field(
         768, ge=16, le=4096, description="closed-form: features of a text; the system to solve has this size"
     )
+    levels: float = Field(
+        0.0,
+        ge=0,
+        le=0.9,
+        description="closed-form: share of brightness in the features of images, for classes that differ in it (0.2 is "
+        "a good start); patches are seen without their own brightness",
+    )
     feature_seed: int = Field(
         0, ge=0, le=2**62, description="closed-form: seed of the features, the same for every `seed`"
     )
