@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -49,10 +51,11 @@ def said(path: Path) -> Any:
     return json.loads((path / "environment.json").read_text())["kernels"]
 
 
-def forget(path: Path) -> None:
+def forget(path: Path, *keys: str) -> None:
     """Make a file one of an earlier version, which does not say what computed."""
     body = json.loads(path.read_text())
-    del body["kernels"]
+    for key in keys or ("kernels", "own_forms"):
+        del body[key]
     path.write_text(json.dumps(body))
 
 
@@ -199,3 +202,71 @@ def test_a_node_without_the_kernel_of_a_run_is_refused() -> None:
     with pytest.raises(ClusterError, match=r"node 10\.0\.0\.5 has no compiled kernel.*install chase there with a C"):
         check_same("10.0.0.5", node, "compiled")
     check_same("10.0.0.5", node, "fused")
+
+
+OWN = """
+from torch import nn
+
+
+def convolutions(shape, classes, dropout):
+    return nn.Sequential(
+        *(nn.Conv2d(1, 4, 5, padding=2), nn.ReLU(), nn.MaxPool2d(2)),
+        *(nn.Conv2d(4, 6, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2)),
+        *(nn.Flatten(), nn.Linear(24, classes)),
+    )
+
+
+def known_before(shape, classes, dropout):
+    return nn.Sequential(
+        *(nn.Conv2d(1, 4, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2)),
+        *(nn.Conv2d(4, 6, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2)),
+        *(nn.Flatten(), nn.Linear(24, 10), nn.ReLU(), nn.Linear(10, classes)),
+    )
+"""
+
+
+@pytest.fixture
+def _own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    (tmp_path / "ownnets.py").write_text(OWN)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    yield
+    sys.modules.pop("ownnets", None)
+
+
+@pytest.mark.usefixtures("_own")
+@pytest.mark.parametrize(("net", "early"), [("convolutions", "plain"), ("known_before", "fused")])
+def test_a_run_goes_on_with_the_forms_of_own_networks_that_it_began_with(tmp_path: Path, net: str, early: Any) -> None:
+    """One of an earlier version does not say which: what has hand-written steps only since is left to autograd."""
+    name = f"ownnets:{net}"
+    for kernels in {early, "fused"}:
+        Experiment.begin(settings(kernels=kernels, net=name, rounds=4), tmp_path / f"whole-{kernels}").run()
+    for own_forms, wanted in ((1, early), (2, "fused")):
+        path = tmp_path / f"early-{own_forms}"
+        Experiment.begin(settings(net=name), path, "fused", own_forms).run()
+        assert said(path) == "fused"
+        if own_forms == 1:
+            forget(path / "environment.json", "own_forms")
+        resumed = Experiment.resume(path, {"rounds": 4})
+        assert resumed.world().settings.kernels == wanted
+        resumed.run()
+        assert weights(path, 4) == weights(tmp_path / f"whole-{wanted}", 4)
+
+
+@pytest.mark.usefixtures("_own")
+def test_comparisons_and_studies_keep_the_forms_of_own_networks(tmp_path: Path) -> None:
+    values = {"data": "digits", **SMALL, "rounds": 1, "net": "ownnets:convolutions", "kernels": "fused"}
+    options = Options(("digits",), rounds=1, seeds=1, changes={"net": "ownnets:convolutions", "kernels": "fused"})
+    jobs = plan(find_study("ablation"), options)
+    for out, wanted, forms in ((tmp_path / "now", "fused", 2), (tmp_path / "early", "plain", 1)):
+        write_arms(out, plan_arms(values, ["random"], [0]))
+        study = write_plan(out / "study", "ablation", jobs)
+        if forms == 1:
+            forget(out / PLAN, "own_forms")
+            forget(study.path, "own_forms")
+        arm = write_arms(out, plan_arms(values, ["entropy"], [0]))[0]
+        study = read_jobs(write_plan(out / "study", "ablation", jobs).path)
+        assert {each.own_forms for each in read_arms(out)} == {study.own_forms} == {forms}
+        for begun in (open_arm(out, arm), open_job(study.directory, study.jobs[0], study.kernels, study.own_forms)):
+            assert begun is not None
+            assert begun.world().settings.kernels == wanted
+            assert json.loads((begun.record.path / "environment.json").read_text())["own_forms"] == forms

@@ -33,9 +33,11 @@ class Geometry:
     """A network of the fused form, drawn at random."""
 
     channels: tuple[int, int, int]
-    kernel: int
-    pad: int
+    kernels: tuple[int, int]
+    pads: tuple[int, int]
     pooled: tuple[int, int]
+    left_out: tuple[int, int]
+    """Rows or columns of the second and the first convolution that pooling leaves out, 0 or 1."""
     hidden: tuple[int, ...]
     form: Form
     batch: int
@@ -44,31 +46,44 @@ class Geometry:
     @property
     def size(self) -> tuple[int, int]:
         """Height and width whose second map has ``pooled`` rows and columns."""
-        grow = self.kernel - 1 - 2 * self.pad
-        height, width = (2 * (2 * side + grow) + grow for side in self.pooled)
+        outer, inner = grown(self.kernels, self.pads)
+        more, first_more = self.left_out
+        height, width = (2 * (2 * side + inner + more) + outer + first_more for side in self.pooled)
         return height, width
 
     def layers(self) -> tuple[list[nn.Conv2d], list[nn.Linear]]:
         torch.manual_seed(0)
         first, second, third = self.channels
-        convs = [nn.Conv2d(a, b, self.kernel, padding=self.pad) for a, b in ((first, second), (second, third))]
+        convs = [
+            nn.Conv2d(a, b, kernel, padding=pad)
+            for a, b, kernel, pad in zip((first, second), (second, third), self.kernels, self.pads, strict=True)
+        ]
         widths = [third * self.pooled[0] * self.pooled[1], *self.hidden, 3]
         return convs, [nn.Linear(a, b) for a, b in pairwise(widths)]
 
 
+def grown(kernels: tuple[int, int], pads: tuple[int, int]) -> tuple[int, int]:
+    """How much larger an image is than the map that each convolution makes of it."""
+    outer, inner = (kernel - 1 - 2 * pad for kernel, pad in zip(kernels, pads, strict=True))
+    return outer, inner
+
+
 @st.composite
 def geometries(draw: st.DrawFn) -> Geometry:
-    k = draw(st.sampled_from([1, 3, 5, 7]))
-    pad = draw(st.integers(0, k - 1))
-    grow = k - 1 - 2 * pad
-    least = next(s for s in range(1, 20) if 2 * s + grow >= 1 and 2 * (2 * s + grow) + grow >= 1)
+    kernel = st.sampled_from([1, 3, 5, 7])
+    kernels = draw(st.one_of(kernel.map(lambda k: (k, k)), st.tuples(kernel, kernel)))
+    pads = (draw(st.integers(0, kernels[0] - 1)), draw(st.integers(0, kernels[1] - 1)))
+    outer, inner = grown(kernels, pads)
+    least = next(s for s in range(1, 20) if 2 * s + inner >= 1 and 2 * (2 * s + inner) + outer >= 1)
     side = st.integers(least, least + 4)
     channels = st.tuples(st.integers(1, 4), st.integers(1, 11), st.integers(1, 7))
     form = st.builds(Form, st.booleans(), st.sampled_from(["none", "element", "channel"]), st.booleans())
-    hidden = st.lists(st.integers(1, 20), min_size=1, max_size=2).map(tuple)
+    hidden = draw(st.lists(st.integers(1, 20), max_size=2).map(tuple))
+    made = draw(form)
+    made = made if hidden else Form(made.first, made.second, False)
     batch = draw(st.integers(1, 13))
-    pooled = draw(st.tuples(side, side))
-    return Geometry(draw(channels), k, pad, pooled, draw(hidden), draw(form), batch, draw(st.integers(0, batch)))
+    pooled, left_out = draw(st.tuples(side, side)), draw(st.tuples(st.integers(0, 1), st.integers(0, 1)))
+    return Geometry(draw(channels), kernels, pads, pooled, left_out, hidden, made, batch, draw(st.integers(0, batch)))
 
 
 def images(geometry: Geometry, count: int) -> Tensor:
@@ -96,8 +111,8 @@ def after_steps(net: FusedNet | CompiledNet, geometry: Geometry) -> tuple[Tensor
 
 def pair(geometry: Geometry, path: int) -> tuple[FusedNet, CompiledNet]:
     convs, linears = geometry.layers()
-    fused = FusedNet(convs, linears, geometry.size, geometry.form, geometry.pad)
-    return fused, CompiledNet(convs, linears, geometry.size, geometry.form, geometry.pad, kernel_with(path))
+    fused = FusedNet(convs, linears, geometry.size, geometry.form, geometry.pads)
+    return fused, CompiledNet(convs, linears, geometry.size, geometry.form, geometry.pads, kernel_with(path))
 
 
 @pytest.mark.parametrize("path", [AVX2, ANY])
@@ -116,7 +131,7 @@ def test_any_geometry_gives_what_the_fused_steps_give(path: int, geometry: Geome
 @given(geometry=geometries())
 def test_outputs_are_those_of_the_layers(path: int, geometry: Geometry) -> None:
     convs, linears = geometry.layers()
-    net = CompiledNet(convs, linears, geometry.size, geometry.form, geometry.pad, kernel_with(path))
+    net = CompiledNet(convs, linears, geometry.size, geometry.form, geometry.pads, kernel_with(path))
     net.load()
     x = images(geometry, geometry.batch)
     wanted = x
@@ -135,7 +150,7 @@ def small(path: int = AVX2) -> CompiledNet:
     fused = fused_for(net)
     assert fused is not None
     convs, linears = [net.conv1, net.conv2], [net.fc, net.head]
-    made = CompiledNet(convs, linears, (28, 28), Form(False, "channel", True), 0, kernel_with(path))
+    made = CompiledNet(convs, linears, (28, 28), Form(False, "channel", True), (0, 0), kernel_with(path))
     made.load()
     return made
 

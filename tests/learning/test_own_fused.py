@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -13,7 +14,7 @@ from torch import Tensor, nn
 
 from chase.data.resident import Samples
 from chase.learning import training
-from chase.learning.fused import fused_for
+from chase.learning.fused import fused_for, fused_since
 from chase.learning.inference import features, logits
 from chase.learning.loss_prediction import WithLossPrediction, new_predictor, predict, tapped
 from chase.learning.losses import Alignment
@@ -53,6 +54,39 @@ def layered(dropout: float = 0.0) -> nn.Module:
     )
 
 
+class Named(nn.Module):
+    """As in many tutorials: one pooling layer for both convolutions, and ``view`` that names the width."""
+
+    def __init__(self, kernels: tuple[int, int], pads: tuple[Any, Any], *widths: int) -> None:
+        super().__init__()
+        self.one, self.two = (
+            nn.Conv2d(a, b, kernel, padding=pad)
+            for a, b, kernel, pad in zip((1, 4), (4, 5), kernels, pads, strict=True)
+        )
+        self.pool = nn.MaxPool2d(2, 2)
+        self.width, self.linears = widths[0], nn.ModuleList(nn.Linear(a, b) for a, b in pairwise((*widths, 2)))
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.pool(F.relu(self.one(x)))
+        x = F.relu(self.pool(self.two(x))).view(-1, self.width)
+        for layer in self.linears[:-1]:
+            x = F.relu(layer(x))
+        out: Tensor = self.linears[-1](x)
+        return out
+
+
+class Rows(nn.Module):
+    """A perceptron that flattens by naming the width."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = perceptron(nn.Linear(64, 9))
+
+    def forward(self, x: Tensor) -> Tensor:
+        out: Tensor = self.layers(x.reshape(-1, 64))
+        return out
+
+
 def perceptron(*start: nn.Module, dropout: float = 0.0) -> nn.Module:
     drop = [nn.Dropout(dropout)] if dropout else []
     return nn.Sequential(*start, nn.ReLU(), *drop, nn.Linear(9, 7), nn.ReLU(), nn.Linear(7, 2))
@@ -63,6 +97,14 @@ NETS = {
     "3x3 padded, 8 pixels": (layered, (1, 8, 8)),
     "5x5 padded by 2, 16 x 8 pixels": (lambda: Functional(5, 2, 5 * 8), (1, 16, 8)),
     "5x5 padded by 1, 18 pixels": (lambda: Functional(5, 1, 5 * 9), (1, 18, 18)),
+    "5x5 padded by 2, then 5x5": (lambda: Named((5, 5), (2, 0), 5 * 9, 12, 8), (1, 20, 20)),
+    "3x3, then 5x5": (lambda: Named((3, 5), (1, 1), 5 * 9, 12), (1, 16, 16)),
+    "7x7, then 1x1 padded": (lambda: Named((7, 1), (0, 0), 5 * 4 * 3, 12), (1, 22, 18)),
+    "3x3, odd second map": (lambda: Named((3, 3), (0, 0), 5 * 4, 12), (1, 16, 17)),
+    "3x3, odd images": (lambda: Named((3, 3), (0, 0), 5 * 6, 12), (1, 15, 19)),
+    "3x3 padded, odd images and second map": (lambda: Named((3, 3), ("same", "same"), 5 * 4, 12), (1, 9, 11)),
+    "one linear layer": (lambda: Named((5, 5), (2, 2), 5 * 16), (1, 16, 16)),
+    "perceptron that names the width": (Rows, (1, 8, 8)),
     "perceptron, 8 pixels": (lambda: perceptron(nn.Flatten(), nn.Linear(64, 9)), (1, 8, 8)),
     "perceptron, vectors": (lambda: perceptron(nn.Linear(11, 9)), (11,)),
 }
@@ -132,6 +174,18 @@ class Branch(nn.Module):
         return out
 
 
+class ByValue(nn.Module):
+    """What it does depends on the pixels."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = layered()
+
+    def forward(self, x: Tensor) -> Tensor:
+        out: Tensor = self.inner(x) if x.mean() > 0 else -self.inner(x)
+        return out
+
+
 def changed(**places: Any) -> nn.Module:
     net = layered()
     for place, layer in places.items():
@@ -144,7 +198,19 @@ def changed(**places: Any) -> nn.Module:
     [
         Branch(),
         changed(_0=nn.Conv2d(1, 3, 3, padding=1, bias=False)),
-        changed(_0=nn.Conv2d(1, 3, 5, padding=2)),
+        changed(_0=nn.Conv2d(1, 3, 4, padding=2)),
+        changed(_0=nn.Conv2d(1, 3, 3, padding=(1, 0)), _7=nn.Linear(12, 10)),
+        changed(_0=nn.Conv2d(1, 3, 3, padding=1, padding_mode="reflect")),
+        changed(_0=nn.Conv2d(1, 3, 3, padding=2, dilation=2)),
+        changed(_0=nn.Conv2d(1, 3, 3, padding=1, stride=2), _7=nn.Linear(6, 10)),
+        changed(_1=nn.Sequential(nn.ReLU(), nn.Conv2d(3, 3, 3, padding=1), nn.ReLU())),
+        changed(_2=nn.MaxPool2d(2, ceil_mode=True)),
+        changed(_2=nn.Sequential(nn.MaxPool2d(2), nn.Dropout(0.5))),
+        changed(_2=nn.Sequential(nn.MaxPool2d(2), nn.Dropout2d(0.5))),
+        changed(_6=nn.Sequential(nn.Flatten(), nn.Dropout(0.5))),
+        changed(_8=nn.LeakyReLU()),
+        changed(_9=nn.Sequential(nn.Linear(10, 2), nn.LogSoftmax(1))),
+        ByValue(),
         changed(_1=nn.Tanh()),
         changed(_2=nn.AvgPool2d(2)),
         changed(_1=nn.BatchNorm2d(3)),
@@ -156,7 +222,19 @@ def changed(**places: Any) -> nn.Module:
     ids=[
         "branch",
         "no bias",
-        "other kernel",
+        "even kernel",
+        "padding of rows only",
+        "mirrored padding",
+        "dilation",
+        "stride",
+        "three convolutions",
+        "pooling that rounds up",
+        "dropout of pooled elements",
+        "dropout of channels of the first convolution",
+        "dropout before the first linear layer",
+        "leaky relu",
+        "log-softmax",
+        "a path that depends on the data",
         "tanh",
         "mean pooling",
         "batch norm",
@@ -167,7 +245,15 @@ def changed(**places: Any) -> nn.Module:
     ],
 )
 def test_any_other_form_is_left_to_autograd(net: nn.Module) -> None:
-    assert fused_for(built(net, (1, 8, 8))) is None
+    net = built(copy.deepcopy(net), (1, 8, 8))
+    assert fused_for(net) is None
+    plain = copy.deepcopy(net)
+    plain.kernels = "plain"  # type: ignore[assignment]
+    samples, labels = images((1, 8, 8), 10)
+    job = training.TrainingTask(samples, torch.arange(10), labels, torch.arange(0), None, False, 0, (1, 2))
+    for one in (net, plain):
+        training.train(one, job, training.TrainingOptions(1, 5, 0.02, 0.5, 0.0, 0.0))
+    assert all(torch.equal(a, b) for a, b in zip(net.parameters(), plain.parameters(), strict=True))
 
 
 class Tapped(Net):
@@ -199,11 +285,59 @@ def test_a_loss_prediction_module_reads_the_blocks_that_an_own_network_names() -
     assert torch.equal(found, predict(net, predictor, samples, torch.arange(40)))
 
 
-def test_images_of_an_odd_size_and_networks_of_unknown_shape_are_left_to_autograd() -> None:
-    odd = Functional(5, 0, 5 * 16)
-    assert fused_for(built(odd, (1, 29, 29))) is None
-    assert odd(torch.zeros(2, 1, 29, 29)).shape == (2, 2)
+@pytest.mark.parametrize(
+    ("kernels", "channels", "hidden", "since"),
+    [
+        ((5, 3), (4, 5), 12, 2),
+        ((3, 5), (40, 65), 12, 2),
+        ((3, 5), (40, 66), 12, 0),
+        ((5, 5), (40, 66), 12, 1),
+        ((5, 7), (4, 5), 12, 0),
+        ((7, 7), (4, 5), 12, 1),
+        ((5, 3), (4, 50), 21000, 0),
+        ((3, 3), (4, 50), 21000, 1),
+    ],
+)
+def test_large_networks_of_the_later_forms_are_left_to_autograd(
+    kernels: tuple[int, int], channels: tuple[int, int], hidden: int, since: int
+) -> None:
+    one, two = channels
+    net = nn.Sequential(
+        *(nn.Conv2d(1, one, kernels[0], padding=kernels[0] // 2), nn.ReLU(), nn.MaxPool2d(2)),
+        *(nn.Conv2d(one, two, kernels[1], padding=kernels[1] // 2), nn.ReLU(), nn.MaxPool2d(2)),
+        *(nn.Flatten(), nn.Linear(4 * two, hidden), nn.ReLU(), nn.Linear(hidden, 2)),
+    )
+    assert fused_since(built(net, (1, 8, 8))) == since
+
+
+def test_networks_of_unknown_shape_are_left_to_autograd() -> None:
     assert fused_for(layered()) is None
+
+
+def test_a_network_with_hooks_is_left_to_autograd_as_long_as_it_has_them() -> None:
+    net = Named((3, 3), (1, 1), 5 * 4, 12)
+    assert fused_for(built(net, (1, 8, 8))) is not None
+
+    def look(*_: Any) -> None: ...
+
+    parameter = net.one.weight
+    for add in (
+        net.register_forward_hook,
+        net.linears.register_forward_hook,
+        net.two.register_forward_pre_hook,
+        net.pool.register_full_backward_hook,
+        net.two.register_full_backward_pre_hook,
+        parameter.register_hook,
+        parameter.register_post_accumulate_grad_hook,
+    ):
+        hook = add(look)  # type: ignore[operator]
+        assert fused_for(net) is None, add
+        hook.remove()
+        assert fused_for(net) is not None, add
+
+
+def hidden() -> list[nn.Module]:
+    return [nn.Flatten(), nn.Linear(64, 9)]
 
 
 class Features(Net):
@@ -211,7 +345,7 @@ class Features(Net):
 
     def __init__(self, *body: nn.Module, head: nn.Module) -> None:
         super().__init__()
-        self.body, self.head = nn.Sequential(nn.Flatten(), nn.Linear(64, 9), *body), head
+        self.body, self.head = nn.Sequential(*body), head
 
     def embed(self, x: Tensor) -> Tensor:
         out: Tensor = self.body(x)
@@ -221,11 +355,21 @@ class Features(Net):
 @pytest.mark.parametrize(
     ("net", "fits"),
     [
-        (Features(nn.ReLU(), head=nn.Linear(9, 2)), True),
-        (Features(nn.ReLU(), head=nn.Sequential(nn.Linear(9, 7), nn.ReLU(), nn.Linear(7, 2))), False),
-        (Features(head=nn.Sequential(nn.ReLU(), nn.Linear(9, 2))), False),
+        (Features(*hidden(), nn.ReLU(), head=nn.Linear(9, 2)), True),
+        (Features(*hidden(), nn.ReLU(), head=nn.Sequential(nn.Linear(9, 7), nn.ReLU(), nn.Linear(7, 2))), False),
+        (Features(*hidden(), head=nn.Sequential(nn.ReLU(), nn.Linear(9, 2))), False),
+        (Features(*layered()[:9], head=nn.Linear(10, 2)), True),
+        (Features(*layered()[:7], head=nn.Linear(24, 2)), True),
+        (Features(*layered()[:7], head=layered()[7:]), False),
     ],
-    ids=["what the last layer sees", "another width", "before the relu"],
+    ids=[
+        "what the last layer sees",
+        "another width",
+        "before the relu",
+        "of convolutions, what the last layer sees",
+        "of convolutions, what the only layer sees",
+        "of convolutions, another width",
+    ],
 )
 def test_the_features_of_an_own_network_are_those_that_it_names(net: Net, fits: bool) -> None:
     samples, _ = images((1, 8, 8))

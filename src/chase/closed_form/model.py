@@ -113,4 +113,5 @@ def build_model(spec: NetSpec, seed: int) -> nn.Module:
     if about.features == "net":
         inner = build(NetSpec(about.net, spec.shape, spec.classes, 0.0, spec.vocabulary, about.init), seed)
         inner.kernels = "fused"  # type: ignore[assignment]  # the cache and the run do not say which kernel it was
+        inner.own_forms = 1  # type: ignore[assignment]  # features of one run must not differ between versions
     return ClosedFormNet(make_map(about.features, about.inputs, net=inner, **about.options), spec.classes, inner)

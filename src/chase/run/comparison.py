@@ -18,10 +18,10 @@ from chase.client.build import kernels_of
 from chase.core.errors import RunDirectoryError, SettingsError
 from chase.core.files import write_atomically
 from chase.core.messages import FORMAT
-from chase.learning.native.choice import Kernels
+from chase.learning.native.choice import OWN_FORMS, Kernels
 from chase.run.experiment import Experiment
 from chase.run.metrics import stop_reason
-from chase.run.record import MAY_CHANGE, Record, check_unchanged, kernels_before
+from chase.run.record import MAY_CHANGE, Record, check_unchanged, kernels_before, own_forms_before
 from chase.settings import Settings, from_mapping
 
 PLAN = "comparison.json"
@@ -36,6 +36,8 @@ class ComparisonRun:
     settings: Settings
     kernels: Kernels | None = None
     """What computes it, once the comparison has begun: one kernel for all networks."""
+    own_forms: int = OWN_FORMS
+    """Which version of the forms of own networks counts for all of them."""
 
 
 def method_changes(text: str) -> dict[str, str]:
@@ -72,14 +74,15 @@ def is_comparison(path: Path) -> bool:
     return os.path.isfile(path / PLAN)  # unlike Path.is_file, never raises
 
 
-def _read(path: Path) -> tuple[dict[str, dict[str, Any]], Kernels]:
-    """The settings of each run, and what computes the networks of all of them."""
+def _read(path: Path) -> tuple[dict[str, dict[str, Any]], Kernels, int]:
+    """The settings of each run, what computes the networks of all of them, and the version of the forms of own ones."""
     try:
         body = json.loads((path / PLAN).read_text(encoding="utf-8"))
         if body["format"] != FORMAT:
             raise RunDirectoryError(f"{path / PLAN} has format {body['format']}, this version reads {FORMAT}")
         arms = {str(name): dict(settings) for name, settings in body["arms"].items()}
-        return arms, body.get("kernels", "fused")  # earlier versions do not say
+        forms = own_forms_before(body.get("own_forms"))
+        return arms, body.get("kernels", "fused"), forms  # earlier versions do not say
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise RunDirectoryError(f"{path / PLAN} cannot be read: {error}") from None
 
@@ -89,16 +92,21 @@ def kernels_in(path: Path) -> Kernels:
     return _read(path)[1]
 
 
+def own_forms_in(path: Path) -> int:
+    """Which version of the forms of own networks counts for a comparison."""
+    return _read(path)[2]
+
+
 def read_arms(path: Path, changes: Mapping[str, Any] | None = None) -> list[ComparisonRun]:
     """The runs that belong to the comparison in a directory, with ``rounds`` and the like changed on request."""
-    arms, said = _read(path)
+    arms, said, own_forms = _read(path)
     odd = sorted(set(changes or {}) - MAY_CHANGE)
     if odd:
         raise RunDirectoryError(f"{odd[0]} cannot change in a comparison that has begun; {sorted(MAY_CHANGE)} can")
     found = [
         ComparisonRun(name, from_mapping({**values, **(changes or {})}).resolved()) for name, values in arms.items()
     ]
-    return [replace(arm, kernels=kernels_before(arm.settings, said)) for arm in found]
+    return [replace(arm, kernels=kernels_before(arm.settings, said), own_forms=own_forms) for arm in found]
 
 
 def write_arms(path: Path, arms: Sequence[ComparisonRun]) -> list[ComparisonRun]:
@@ -110,17 +118,18 @@ def write_arms(path: Path, arms: Sequence[ComparisonRun]) -> list[ComparisonRun]
             check_unchanged(path / arm.name, known[arm.name].model_dump(), arm.settings)
     known |= {arm.name: arm.settings for arm in arms}
     kernels = kernels_in(path) if before else kernels_of(arms[0].settings)
+    own_forms = own_forms_in(path) if before else OWN_FORMS
     dumped = {name: settings.model_dump() for name, settings in known.items()}
-    body = {"format": FORMAT, "kernels": kernels, "arms": dumped}
+    body = {"format": FORMAT, "kernels": kernels, "own_forms": own_forms, "arms": dumped}
     write_atomically(path / PLAN, json.dumps(body, indent=1).encode())
-    return [replace(arm, kernels=kernels_before(arm.settings, kernels)) for arm in arms]
+    return [replace(arm, kernels=kernels_before(arm.settings, kernels), own_forms=own_forms) for arm in arms]
 
 
 def open_arm(path: Path, arm: ComparisonRun) -> Experiment | None:
     """The run to begin or to resume; None when it is finished."""
     where = path / arm.name
     if not (where / "settings.toml").exists():
-        return Experiment.begin(arm.settings, where, arm.kernels)
+        return Experiment.begin(arm.settings, where, arm.kernels, arm.own_forms)
     record = Record.open(where)
     check_unchanged(where, record.settings.model_dump(), arm.settings)
     changes = {key: getattr(arm.settings, key) for key in MAY_CHANGE}

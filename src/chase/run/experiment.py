@@ -19,10 +19,11 @@ from chase.data.oddities import oddities
 from chase.data.partition import Parts
 from chase.data.resident import DataSet
 from chase.home.home import Home
-from chase.learning.native.choice import Kernels, Wanted, chosen
+from chase.learning.fused import fused_since
+from chase.learning.native.choice import OWN_FORMS, Kernels, Wanted, chosen
 from chase.learning.native.kernel import NoKernel
 from chase.models.card import ModelCard
-from chase.models.catalog import NetSpec
+from chase.models.catalog import NETS, NetSpec, build
 from chase.run import data_check
 from chase.run.checkpoint import Checkpoint
 from chase.run.engine import Engine
@@ -102,6 +103,14 @@ def with_kernels(settings: Settings, kernels: Wanted) -> Settings:
     return settings.model_copy(update={"kernels": kernels})
 
 
+def kernels_for(settings: Settings, data: DataSet, kernels: Kernels, own_forms: int) -> Kernels:
+    """What computes a run: autograd where its network has hand-written steps since a later version of the forms."""
+    if own_forms >= OWN_FORMS or kernels == "plain" or settings.learner != "network" or settings.net in NETS:
+        return kernels
+    net = build(net_spec(settings, data), settings.seed)
+    return "plain" if fused_since(net) > own_forms else kernels
+
+
 def check_kernels(record: Record) -> None:
     """Refuse to continue a run where what computed it so far is not there."""
     try:
@@ -130,10 +139,13 @@ class Experiment:
         self.parts = self.parts or split_among_clients(self.record.settings, self.data)
 
     @classmethod
-    def begin(cls, settings: Settings, out: Path, kernels: Kernels | None = None) -> Experiment:
+    def begin(
+        cls, settings: Settings, out: Path, kernels: Kernels | None = None, own_forms: int = OWN_FORMS
+    ) -> Experiment:
         """A new run in a new directory; nothing is written before settings and data are known to fit.
 
-        ``kernels``: what the runs that it is compared with are computed by; else what the settings say.
+        ``kernels``: what the runs that it is compared with are computed by; else what the settings say. ``own_forms``:
+        which of the forms of own networks counts for them.
         """
         need_loggers(settings)
         check_engine(settings)
@@ -146,9 +158,11 @@ class Experiment:
         parts = split_among_clients(settings, data)
         table = count_coverage(settings, data, parts)
         start = new_start(net_spec(settings, data), settings)
-        rehearse(World.of(with_kernels(settings, kernels), data, parts), start)
+        computing = kernels_for(settings, data, kernels, own_forms)
+        rehearse(World.of(with_kernels(settings, computing), data, parts), start)
         card = ModelCard.of(net_spec(settings, data), data)
-        record = Record.create(out, settings, card.to_json(), kernels=kernels)
+        record = Record.create(out, settings, card.to_json(), kernels=kernels, own_forms=own_forms)
+        record.kernels = computing
         data_check.keep(out, settings, data)
         write_atomically(out / "coverage.json", json.dumps(table.to_json()).encode())
         notes = [
@@ -175,6 +189,7 @@ class Experiment:
         data_check.check(path, data)
         parts = split_among_clients(settings, data)
         check_same_data(record, data, parts)
+        record.kernels = kernels_for(settings, data, record.kernels or chosen("auto"), record.own_forms)
         if settings != record.settings:
             record.keep(settings)
         if set(data_check.PATHS) & set(changes or ()):

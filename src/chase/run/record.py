@@ -1,7 +1,7 @@
 """A run is a directory.
 
     settings.toml      resolved settings
-    environment.json   kind (simulation or federation), versions, source, machine, kernels, run id
+    environment.json   kind (simulation or federation), versions, source, machine, kernels, own_forms, run id
     .lock              held while rounds are run; beside it, .lock.holder says by which process
     model.json         the network, its classes and its input: enough to use the model without the data
     coverage.json      samples and initial labels by client and class (simulation only)
@@ -33,7 +33,7 @@ from typing import Any, Literal, cast, get_args
 from chase.core.errors import RunDirectoryError
 from chase.core.files import GLANCE, Held, append_jsonl, locked, read_jsonl, to_jsonl, write_atomically, writing
 from chase.core.provenance import provenance
-from chase.learning.native.choice import AUTOGRAD_ONLY, Kernels, chosen
+from chase.learning.native.choice import AUTOGRAD_ONLY, OWN_FORMS, Kernels, chosen
 from chase.settings import Settings, from_mapping, read_file, to_toml
 
 RunKind = Literal["simulation", "federation"]
@@ -60,9 +60,11 @@ NO_EFFECT = MAY_CHANGE - {"data", "test_data"}
 """Settings that decide no result; another data set does, although the same data may have moved when a run resumes."""
 
 
-def environment(run: str, kind: RunKind, settings: Settings, kernels: Kernels | None = None) -> dict[str, Any]:
+def environment(
+    run: str, kind: RunKind, settings: Settings, kernels: Kernels | None = None, own_forms: int = OWN_FORMS
+) -> dict[str, Any]:
     """What a result depends on besides its settings."""
-    computing = {} if kernels is None else {"kernels": kernels}
+    computing = {} if kernels is None else {"kernels": kernels, "own_forms": own_forms}
     about = {"run": run, "kind": kind, **provenance(), **computing}
     return {**about, "command": sys.argv, "settings": settings.model_dump()}
 
@@ -77,6 +79,11 @@ def kernels_before(settings: Settings, said: Any) -> Kernels:
     if settings.learner != "network" or settings.net in AUTOGRAD_ONLY:
         return "fused"
     return cast(Kernels, said) if said in get_args(Kernels) else "fused"
+
+
+def own_forms_before(said: Any) -> int:
+    """Which version of the forms of own networks counts for a run, or a plan of several; earlier ones do not say."""
+    return said if isinstance(said, int) else 1
 
 
 def kind_of(path: Path, body: Mapping[str, Any] | None = None) -> RunKind:
@@ -138,6 +145,8 @@ class Record:
         self.path, self.settings, self.run, self.kind = path, settings, run, kind
         self.kernels: Kernels | None = None
         """What computes the small networks of a simulation; the sites of a federation choose for themselves."""
+        self.own_forms = OWN_FORMS
+        """Which own networks count as small ones."""
         self.rolled_back_to: int | None = None
         """The round that a federation last went back to, if it has."""
         self.names: Sequence[str] | None = None
@@ -151,6 +160,7 @@ class Record:
         model: Mapping[str, Any] | None = None,
         kind: RunKind = "simulation",
         kernels: Kernels | None = None,
+        own_forms: int = OWN_FORMS,
     ) -> Record:
         """A new run directory; one that holds a run already is refused, and a refusal leaves no directory behind.
 
@@ -168,7 +178,7 @@ class Record:
             new = not path.exists()
             path.mkdir(parents=True, exist_ok=True)
         try:
-            around = environment(run, kind, settings, kernels)
+            around = environment(run, kind, settings, kernels, own_forms)
             write_atomically(path / "environment.json", json.dumps(around, indent=2).encode())
             if model is not None:
                 write_atomically(path / "model.json", json.dumps(model, indent=2).encode())
@@ -178,7 +188,7 @@ class Record:
                 shutil.rmtree(path, ignore_errors=True)
             raise
         record = cls(path, settings, run, kind)
-        record.kernels = kernels
+        record.kernels, record.own_forms = kernels, own_forms
         return record
 
     @classmethod
@@ -201,6 +211,7 @@ class Record:
         check_unchanged(path, of_earlier_versions(begun_with), settings)
         record = cls(path, settings, run, kind_of(path, around))
         record.kernels = kernels_before(settings, around.get("kernels")) if record.kind == "simulation" else None
+        record.own_forms = own_forms_before(around.get("own_forms"))
         record.rolled_back_to = around.get("rolled_back_to")
         return record
 

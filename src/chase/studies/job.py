@@ -18,7 +18,7 @@ from chase.core.errors import ChaseError
 from chase.core.files import held_by, locked, read_jsonl
 from chase.core.processes import end_with_parent
 from chase.data.sources import SENT
-from chase.learning.native.choice import Kernels
+from chase.learning.native.choice import OWN_FORMS, Kernels
 from chase.run import comparison
 from chase.run.experiment import Experiment
 from chase.run.metrics import stop_reason
@@ -63,15 +63,17 @@ def put_aside(where: Path) -> None:
     where.rename(aside)
 
 
-def open_job(directory: Path, job: StudyJob, kernels: Kernels | None = None) -> Experiment | None:
-    """The run to begin, computed by the plan's ``kernels``, or to resume; None when it is finished."""
+def open_job(
+    directory: Path, job: StudyJob, kernels: Kernels | None = None, own_forms: int = OWN_FORMS
+) -> Experiment | None:
+    """The run to begin, computed as the plan says, or to resume; None when it is finished."""
     if is_done(directory, job):
         return None
     where = directory / job.name
     if (where / "metrics.jsonl.gz").is_file():
         put_aside(where)
     if not (where / "settings.toml").is_file():
-        return Experiment.begin(job.settings, where, kernels and kernels_before(job.settings, kernels))
+        return Experiment.begin(job.settings, where, kernels and kernels_before(job.settings, kernels), own_forms)
     return Experiment.resume(where, {key: getattr(job.settings, key) for key in MAY_CHANGE})
 
 
@@ -87,7 +89,8 @@ def read_comparison(path: Path) -> StudyPlan:
         settings = arm.settings.model_copy(update={"engine": "inprocess"})
         label = settings.strategy if settings.model == "local" else f"{settings.strategy}@{settings.model}"
         jobs.append(StudyJob(arm.name, 0, settings.data, label, settings))
-    return StudyPlan("comparison", path, jobs, comparison.kernels_in(path.parent))
+    where = path.parent
+    return StudyPlan("comparison", path, jobs, comparison.kernels_in(where), comparison.own_forms_in(where))
 
 
 def main() -> None:
@@ -98,7 +101,7 @@ def main() -> None:
     if sys.argv[3:] and sys.argv[3]:
         SENT[job.settings.data] = sys.argv[3]
     with locked(plan.directory / "locks" / name, wait=True):
-        experiment = open_job(plan.directory, job, plan.kernels)
+        experiment = open_job(plan.directory, job, plan.kernels, plan.own_forms)
         if experiment is not None:
             experiment.run()
             for note in experiment.notes:

@@ -18,8 +18,8 @@ from chase import settings as settings_room
 from chase.core.errors import RunDirectoryError, SettingsError, unknown
 from chase.core.files import write_atomically
 from chase.core.messages import FORMAT
-from chase.learning.native.choice import Kernels, chosen
-from chase.run.record import NO_EFFECT
+from chase.learning.native.choice import OWN_FORMS, Kernels, chosen
+from chase.run.record import NO_EFFECT, own_forms_before
 from chase.settings import Settings
 from chase.studies.study import NO_LABELS, Scene, Study, StudyPart, said
 
@@ -151,6 +151,8 @@ class StudyPlan:
     jobs: Sequence[StudyJob]
     kernels: Kernels | None = None
     """What computes all jobs of the directory, once it has a plan."""
+    own_forms: int = OWN_FORMS
+    """Which version of the forms of own networks counts for all of them."""
 
     @property
     def directory(self) -> Path:
@@ -178,15 +180,21 @@ def write_plan(directory: Path, study: str, jobs: Sequence[StudyJob]) -> StudyPl
                 "results of both would be mixed, so choose another directory with --out"
             )
     known |= {place_of(job): job for job in jobs}
-    kernels = kernels_in(directory)
-    body = {"format": FORMAT, "study": study, "kernels": kernels, "jobs": [_to_json(job) for job in known.values()]}
+    kernels, own_forms = kernels_in(directory), own_forms_in(directory)
+    computing = {"kernels": kernels, "own_forms": own_forms}
+    body = {"format": FORMAT, "study": study, **computing, "jobs": [_to_json(job) for job in known.values()]}
     write_atomically(path, json.dumps(body, indent=1).encode())
-    return StudyPlan(study, path, list(known.values()), kernels)
+    return StudyPlan(study, path, list(known.values()), kernels, own_forms)
 
 
 def kernels_in(directory: Path) -> Kernels:
     """What computes the networks of all studies of a directory, which share their runs: as the first began, if any."""
     return next((beside.kernels for beside in plans_in(directory) if beside.kernels), chosen("auto"))
+
+
+def own_forms_in(directory: Path) -> int:
+    """Which version of the forms of own networks counts for all studies of a directory: as the first began, if any."""
+    return next((beside.own_forms for beside in plans_in(directory)), OWN_FORMS)
 
 
 def place_of(job: StudyJob) -> tuple[int, str, str, int]:
@@ -207,7 +215,8 @@ def read_plan(path: Path) -> StudyPlan:
         if body["format"] != FORMAT:
             raise RunDirectoryError(f"{path} has format {body['format']}, this version reads {FORMAT}")
         jobs = [_from_json(entry, path.parent) for entry in body["jobs"]]
-        return StudyPlan(str(body["study"]), path, jobs, body.get("kernels", "fused"))  # earlier plans do not say
+        kernels = body.get("kernels", "fused")  # earlier plans do not say
+        return StudyPlan(str(body["study"]), path, jobs, kernels, own_forms_before(body.get("own_forms")))
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise RunDirectoryError(f"{path} cannot be read: {error}") from None
 

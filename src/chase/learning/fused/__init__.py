@@ -22,7 +22,7 @@ as fast at a batch of ten (``python -m benchmarks.steps``):
 """
 
 from chase.learning.fused.dense import Prepared
-from chase.learning.fused.network import Fused, FusedNet, fused_for
+from chase.learning.fused.network import Fused, FusedNet, fused_for, fused_since
 from chase.learning.fused.predictor import FusedRanking
 
-__all__ = ["Fused", "FusedNet", "FusedRanking", "Prepared", "fused_for"]
+__all__ = ["Fused", "FusedNet", "FusedRanking", "Prepared", "fused_for", "fused_since"]

@@ -14,7 +14,9 @@ from chase.learning.fused.dense import DenseBuffers
 class Buffers(DenseBuffers):
     """One batch size; the batch is the innermost dimension up to the fully connected part."""
 
-    def __init__(self, first: PooledConv, second: PooledConv, hidden: Sequence[int], batch: int, train: bool) -> None:
+    def __init__(
+        self, first: PooledConv, second: PooledConv, pad: int, hidden: Sequence[int], batch: int, train: bool
+    ) -> None:
         flat = second.out * second.rows * second.columns
         super().__init__(flat, hidden, batch, train)
         self.inputs = torch.zeros(first.channels * first.height * first.width, batch)
@@ -22,7 +24,7 @@ class Buffers(DenseBuffers):
         self.inputs_np = self.inputs.numpy()
         self.first, self.second = ConvBuffers(first, batch, train), ConvBuffers(second, batch, train)
         self._join_input(first, batch)
-        self._join_middle(first, second, batch, train)
+        self._join_middle(first, second, pad, batch, train)
         self.second_t = self.second.pooled.view(flat, batch).t()
         self.flat_by_channel = self.flat.view(batch, second.out, second.rows * second.columns)
         if train:
@@ -38,7 +40,7 @@ class Buffers(DenseBuffers):
         self.input_windows = self.inputs.as_strided(shape, (2 * half, batch, half, plane, 4 * half, 1))
         self.input_patches = self.first.patches.view(shape)
 
-    def _join_middle(self, first: PooledConv, second: PooledConv, batch: int, train: bool) -> None:
+    def _join_middle(self, first: PooledConv, second: PooledConv, pad: int, batch: int, train: bool) -> None:
         """The pooled map between the layers, split by row and column parity: (channel, 2, 2, h, w, batch).
 
         Where the second convolution pads, the border of the map stays zero.
@@ -51,13 +53,14 @@ class Buffers(DenseBuffers):
             return t.as_strided(shape, (2 * plane, batch, plane, 4 * plane, w * batch, 1))
 
         self.middle = torch.zeros(c, 2, 2, h, w, batch)
-        self.first_split = _by_parity(self.first.pooled, self.middle, first, batch)
+        self.first_split = _by_parity(self.first.pooled, self.middle, first, pad, batch)
         self.middle_windows, self.middle_patches = windows(self.middle), self.second.patches.view(shape)
         if train:
             self.middle_gradient = torch.zeros_like(self.middle)
             spread = windows(self.middle_gradient)
             self.middle_gradient_windows = [spread[:, a] for a in range(n)]
-            self.first_gradient_split = _by_parity(self.first.pooled_gradient, self.middle_gradient, first, batch)
+            gradient = self.first.pooled_gradient
+            self.first_gradient_split = _by_parity(gradient, self.middle_gradient, first, pad, batch)
             self.patch_gradient = torch.zeros_like(self.second.patches)
             size, step = second.rows * second.columns * batch, self.second.step
             self.shifted_gradient = [self.patch_gradient[:, a * step : a * step + size] for a in range(n)]
@@ -72,13 +75,12 @@ class Buffers(DenseBuffers):
         self.second_gradient_by_channel = self.second.pooled_gradient.view(shape)
 
 
-def _by_parity(pooled: Tensor, middle: Tensor, first: PooledConv, batch: int) -> list[tuple[Tensor, Tensor]]:
+def _by_parity(pooled: Tensor, middle: Tensor, first: PooledConv, pad: int, batch: int) -> list[tuple[Tensor, Tensor]]:
     """Pairs of views (of the pooled map, of the inner map) that hold the same places.
 
     Without padding one pair covers everything; with it there is a pair for each parity of row and column.
     """
     c, _, _, h, w, _ = middle.shape
-    pad = h - first.rows // 2 if 2 * h != first.rows else 0
     if pad == 0:
         return [(pooled.view(c, h, 2, w, 2, batch).permute(0, 2, 4, 1, 3, 5), middle)]
     whole = pooled.view(c, first.rows, first.columns, batch)

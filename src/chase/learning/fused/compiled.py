@@ -19,6 +19,7 @@ from chase.learning.fused.compiled_buffers import CompiledBuffers, size_of
 from chase.learning.fused.dense import FusedLayers, Prepared
 from chase.learning.fused.form import Form
 from chase.learning.fused.predictor import FusedRanking
+from chase.learning.fused.sizes import Pair, sizes_read
 from chase.learning.native.kernel import MOST_FLOATS, SLACK, Convolution, Kernel
 from chase.models.layers import MaskSource
 
@@ -39,17 +40,17 @@ class CompiledNet(FusedLayers[CompiledBuffers]):
         self,
         convs: Sequence[nn.Conv2d],
         linears: Sequence[nn.Linear],
-        size: tuple[int, int],
+        size: Pair,
         form: Form,
-        pad: int,
+        pads: Pair,
         kernel: Kernel,
     ) -> None:
-        k = convs[0].kernel_size[0]
-        weights: list[tuple[int, ...]] = [(c.out_channels, k, k, c.in_channels) for c in convs]
+        weights: list[tuple[int, ...]] = [(c.out_channels, *c.kernel_size, c.in_channels) for c in convs]
         super().__init__(linears, [*weights, *((c.out_channels,) for c in convs)], form.hidden)
         self._sources: list[nn.Conv2d | nn.Linear] = [*convs, *linears]
-        self.form, self.pad, self._kernel, self._call = form, pad, kernel, kernel.library
-        self.geometry = tuple(_geometry(convs, size, pad))
+        self.form, self._pad, self.pad = form, *pads
+        self._kernel, self._call = kernel, kernel.library
+        self.geometry = tuple(_geometry(convs, size, pads))
         self.widths = [linears[0].in_features, *self._hidden]
         self.convolutions, self.gradients = self._front, self._front_gradients
         self.weights, self.velocities = self._weights, self._weight_velocity
@@ -67,12 +68,13 @@ class CompiledNet(FusedLayers[CompiledBuffers]):
         return [(a, b) for a, b in zip(own, theirs, strict=True) if b is not None]
 
     def prepare(self, x: Tensor) -> Prepared:
-        """(n, c, h, w) -> (n, padded rows, padded columns, c)."""
+        """(n, c, h, w) -> (n, padded rows, padded columns, c), as far as they are read."""
         n, c, h, w = x.shape
-        pad = self.pad
-        found = np.zeros((n, h + 2 * pad, w + 2 * pad, c), dtype=np.float32)
-        found[:, pad : pad + h, pad : pad + w] = x.numpy().transpose(0, 2, 3, 1)
-        return found.reshape(n, size_of(self.geometry[0]))
+        first, pad = self.geometry[0], self._pad
+        found = np.zeros((n, first.height, first.width, c), dtype=np.float32)
+        inside = found[:, pad : pad + h, pad : pad + w]
+        inside[:] = x.numpy().transpose(0, 2, 3, 1)[:, : inside.shape[1], : inside.shape[2]]
+        return found.reshape(n, size_of(first))
 
     def in_passes(self, samples: Prepared) -> list[Prepared]:
         """The samples as inference takes them, the batch innermost, for those that are inferred often."""
@@ -185,17 +187,17 @@ def _address(tensor: Tensor | None) -> int | None:
     return None if tensor is None else tensor.data_ptr()
 
 
-def _geometry(convs: Sequence[nn.Conv2d], size: tuple[int, int], pad: int) -> list[Convolution]:
-    height, width = size
+def _geometry(convs: Sequence[nn.Conv2d], size: Pair, pads: Pair) -> list[Convolution]:
+    sizes = sizes_read(convs, size, pads)
+    assert sizes is not None, "images that are too small have been left to autograd"
     found = []
-    for conv in convs:
-        height, width, k = height + 2 * pad, width + 2 * pad, conv.kernel_size[0]
+    for conv, (height, width) in zip(convs, (sizes.outer, sizes.inner), strict=True):
+        k = conv.kernel_size[0]
         rows, columns = (height - k + 1) // 2, (width - k + 1) // 2
         found.append(Convolution(conv.in_channels, height, width, conv.out_channels, k, rows, columns))
-        height, width = rows, columns
     return found
 
 
-def fits(convs: Sequence[nn.Conv2d], size: tuple[int, int], pad: int) -> bool:
+def fits(convs: Sequence[nn.Conv2d], size: Pair, pads: Pair) -> bool:
     """Whether all places in the buffers of a usual batch are numbers of 32 bits."""
-    return all(USUAL_BATCH * size_of(c) < MOST_FLOATS for c in _geometry(convs, size, pad))
+    return all(USUAL_BATCH * size_of(c) < MOST_FLOATS for c in _geometry(convs, size, pads))

@@ -92,13 +92,13 @@ class CompiledBuffers(DenseBuffers):
     def _for_training(self) -> None:
         net, c, batch = self._net, self.c, self.batch
         first, second = net.geometry
-        k, channels, out = first.kernel, second.channels, second.out
+        one, two, channels, out = first.kernel, second.kernel, second.channels, second.out
         places = second.rows * second.columns
         self._flat_gradient = torch.zeros_like(self.flat)
         c.flat_gradient = self._flat_gradient.data_ptr()
         c.middle_gradient = self._floats(size_of(second) * batch)
-        c.sums = self._floats(8 * k * max(first.out * octets(k * first.channels), octets(k * channels)))
-        c.wide = self._floats(out * (k + 2) * (channels + 8 * octets((k + 1) * channels)))
+        c.sums = self._floats(8 * max(one * first.out * octets(one * first.channels), two * octets(two * channels)))
+        c.wide = self._floats(out * (two + 2) * (channels + 8 * octets((two + 1) * channels)))
         c.places = self._floats(2 * max(out * batch * places, first.rows * first.columns) + 2)
         c.window_places = self._floats(2 * places * out + 2)
         c.counts = self._floats(2 * (out + places))

@@ -215,7 +215,8 @@ class FusedLayers(FlatParameters, Generic[B]):
     @torch.inference_mode()
     def features(self, samples: Prepared) -> Tensor:
         """What the last layer sees (samples, width), without dropout."""
-        return self._gather(self._parts(samples), (self._hidden[-2],), lambda b: b.hidden[-2])
+        width = [self._linears[0].in_features, *self._hidden][-2]
+        return self._gather(self._parts(samples), (width,), lambda b: [b.flat, *b.hidden][-2])
 
     @torch.inference_mode()
     def predicted_losses(self, samples: Prepared, ranking: FusedRanking) -> Tensor:

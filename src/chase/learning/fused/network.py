@@ -15,8 +15,9 @@ from chase.learning.fused.compiled_buffers import CompiledBuffers
 from chase.learning.fused.conv import FACTORS, PooledConv
 from chase.learning.fused.dense import DenseBuffers, FusedLayers, FusedPerceptron, Prepared, relu_backward
 from chase.learning.fused.form import Form
-from chase.learning.fused.trace import own_form, perceptron_form
-from chase.learning.native.choice import Kernels, chosen
+from chase.learning.fused.sizes import Pair, sizes_read
+from chase.learning.fused.trace import OwnNet, Perceptron, form_of, has_hooks
+from chase.learning.native.choice import OWN_FORMS, Kernels, chosen
 from chase.learning.native.kernel import kernel
 from chase.models.catalog import SAMPLE_SHAPE
 from chase.models.convnets import CifarCNN, MnistCNN, TinyCNN
@@ -33,20 +34,22 @@ class FusedNet(FusedLayers[Buffers]):
     chunk = CHUNK
 
     def __init__(
-        self, convs: Sequence[nn.Conv2d], linears: Sequence[nn.Linear], size: tuple[int, int], form: Form, pad: int = 0
+        self, convs: Sequence[nn.Conv2d], linears: Sequence[nn.Linear], size: Pair, form: Form, pads: Pair = (0, 0)
     ) -> None:
-        k = convs[0].kernel_size[0]
-        weights: list[tuple[int, ...]] = [(c.out_channels, k, k, c.in_channels) for c in convs]
+        weights: list[tuple[int, ...]] = [(c.out_channels, *c.kernel_size, c.in_channels) for c in convs]
         super().__init__(linears, [*weights, *((c.out_channels,) for c in convs)], form.hidden)
         self._sources: list[nn.Conv2d | nn.Linear] = [*convs, *linears]
-        self._form, self._pad = form, pad
+        self._form, self._pads = form, pads
         self._conv_weights, self._conv_biases = self._front[:2], self._front[2:]
         self._conv_gradients = list(zip(self._front_gradients[:2], self._front_gradients[2:], strict=True))
-        height, width = size
-        outer = (height + 2 * pad, width + 2 * pad)
-        self._first = PooledConv(convs[0].in_channels, *outer, self._conv_weights[0], self._conv_biases[0])
-        inner = (self._first.rows + 2 * pad, self._first.columns + 2 * pad)
-        self._second = PooledConv(convs[1].in_channels, *inner, self._conv_weights[1], self._conv_biases[1])
+        sizes = sizes_read(convs, size, pads)
+        assert sizes is not None, "images that are too small have been left to autograd"
+        self._first, self._second = (
+            PooledConv(conv.in_channels, *read, weight, bias)
+            for conv, read, weight, bias in zip(
+                convs, (sizes.outer, sizes.inner), self._conv_weights, self._conv_biases, strict=True
+            )
+        )
         self._second_slices_t = [view.t() for view in self._second.slices]
         self._first_scale = 2.0 if form.first else 1.0
         self._scale = 2.0 if form.second == "element" else 1.0
@@ -58,19 +61,20 @@ class FusedNet(FusedLayers[Buffers]):
         return [(a, b) for a, b in zip(own, theirs, strict=True) if b is not None]
 
     def prepare(self, x: Tensor) -> Prepared:
-        """(n, c, h, w) -> padded rows with even columns before odd ones, for ``step`` and ``outputs``."""
-        n, c, h, w = x.shape
-        pad, plain = self._pad, x.numpy()
+        """(n, c, h, w) -> padded rows, as far as they are read, with even columns before odd ones."""
+        n, c = x.shape[:2]
+        pad, height, width = self._pads[0], self._first.height, self._first.width
+        plain = x.numpy()[:, :, : height - pad, : width - pad]
         if not pad:
-            return plain.reshape(n, c, h, w // 2, 2).swapaxes(3, 4).reshape(n, c * h * w)
-        wide = np.zeros((n, c, h + 2 * pad, 2, w // 2 + pad), dtype=np.float32)
+            return plain.reshape(n, c, height, width // 2, 2).swapaxes(3, 4).reshape(n, c * height * width)
+        wide = np.zeros((n, c, height, 2, width // 2), dtype=np.float32)
         for first in (0, 1):  # a column s of the image is column s + pad of the padded one
-            parity, left = (first + pad) % 2, (first + pad) // 2
-            wide[:, :, pad : pad + h, parity, left : left + w // 2] = plain[..., first::2]
-        return wide.reshape(n, c * (h + 2 * pad) * (w + 2 * pad))
+            parity, left, columns = (first + pad) % 2, (first + pad) // 2, plain[..., first::2]
+            wide[:, :, pad : pad + columns.shape[2], parity, left : left + columns.shape[3]] = columns
+        return wide.reshape(n, c * height * width)
 
     def _make_buffers(self, batch: int, train: bool) -> Buffers:
-        return Buffers(self._first, self._second, self._hidden, batch, train)
+        return Buffers(self._first, self._second, self._pads[1], self._hidden, batch, train)
 
     def _expand(self) -> None:
         self._first.expand()
@@ -141,10 +145,11 @@ def fused_for(net: nn.Module) -> Fused | None:
 
     The attribute ``kernels`` of a network says what computes it: compiled, fused, plain (left to autograd), or auto,
     which is the default. A user's own network is fused where it has the form of the small ones, or is a perceptron
-    (``trace``).
+    (``trace``), and as long as no hook is on it; its attribute ``own_forms`` is the last version of the forms that
+    counts.
     """
     kernels = chosen(getattr(net, "kernels", "auto"))
-    if kernels == "plain":
+    if kernels == "plain" or (_is_own(net) and has_hooks(net)):
         return None
     known = _KNOWN.setdefault(net, {})
     if kernels not in known:
@@ -155,18 +160,36 @@ def fused_for(net: nn.Module) -> Fused | None:
 def _with_convolutions(
     convs: Sequence[nn.Conv2d],
     linears: Sequence[nn.Linear],
-    size: tuple[int, int],
+    size: Pair,
     form: Form,
-    pad: int,
+    pads: Pair,
     compiled: bool,
 ) -> CompiledNet | FusedNet:
-    if compiled and fits(convs, size, pad):
-        return CompiledNet(convs, linears, size, form, pad, kernel())
-    return FusedNet(convs, linears, size, form, pad)
+    if compiled and fits(convs, size, pads):
+        return CompiledNet(convs, linears, size, form, pads, kernel())
+    return FusedNet(convs, linears, size, form, pads)
 
 
 CLOSE = 1e-4
 """How far the outputs of a fused own network may be from its own, relative to the largest."""
+
+
+def _is_own(net: nn.Module) -> bool:
+    return not type(net).__module__.startswith("chase.")
+
+
+def _own_form(net: nn.Module) -> OwnNet | Perceptron | None:
+    shape: tuple[int, ...] = getattr(net, SAMPLE_SHAPE, ())
+    return form_of(net, shape) if shape and _is_own(net) else None
+
+
+def fused_since(net: nn.Module) -> int:
+    """Which version of the forms of own networks (``OWN_FORMS``) is the first that has this network's.
+
+    0 for networks of this package, and for those that none of them has.
+    """
+    found = _own_form(net)
+    return 0 if found is None else found.since
 
 
 def _own(net: nn.Module, compiled: bool) -> Fused | None:
@@ -174,12 +197,16 @@ def _own(net: nn.Module, compiled: bool) -> Fused | None:
 
     What it calls its features (``embed``) must be what the last layer of that form sees: strategies select by them.
     """
-    shape: tuple[int, ...] = getattr(net, SAMPLE_SHAPE, ())
-    if not shape or type(net).__module__.startswith("chase."):
+    found = _own_form(net)
+    if found is None or found.since > getattr(net, "own_forms", OWN_FORMS):
         return None
-    fused = _own_layers(net, shape, compiled)
-    if fused is None:
-        return None
+    shape: tuple[int, ...] = getattr(net, SAMPLE_SHAPE)
+    if isinstance(found, Perceptron):
+        fused: Fused = FusedPerceptron(found.linears, drops=found.drops)
+    else:
+        fused = _with_convolutions(
+            found.convolutions, found.linears, (shape[1], shape[2]), found.form, found.pads, compiled
+        )
     x = torch.randn(CHUNK, *shape, generator=torch.Generator().manual_seed(0))
     was_training = net.training
     with torch.inference_mode():
@@ -195,20 +222,6 @@ def _own(net: nn.Module, compiled: bool) -> Fused | None:
 
 def _close(theirs: Tensor, ours: Tensor) -> bool:
     return theirs.shape == ours.shape and bool((theirs - ours).abs().max() <= CLOSE * theirs.abs().max())
-
-
-def _own_layers(net: nn.Module, shape: tuple[int, ...], compiled: bool) -> Fused | None:
-    perceptron = perceptron_form(net, shape)
-    if perceptron is not None:
-        return FusedPerceptron(perceptron.linears, drops=perceptron.drops)
-    if len(shape) != 3:
-        return None
-    channels, height, width = shape
-    found = own_form(net, (height, width))
-    if found is None or found.convolutions[0].in_channels != channels:
-        return None
-    form = Form(False, "none", found.drops)
-    return _with_convolutions(found.convolutions, found.linears, (height, width), form, found.pad, compiled)
 
 
 def _make(net: nn.Module, compiled: bool) -> Fused | None:
@@ -231,6 +244,6 @@ def _make(net: nn.Module, compiled: bool) -> Fused | None:
     known = [layer for layer in linears if isinstance(layer, nn.Linear)]
     if net.drop.p not in (0.0, 0.5) or not even or len(known) < len(linears):
         return None
-    fused = _with_convolutions([net.conv1, net.conv2], known, (height, width), form, pad, compiled)
+    fused = _with_convolutions([net.conv1, net.conv2], known, (height, width), form, (pad, pad), compiled)
     fused.gives_blocks = True
     return fused

@@ -1,8 +1,8 @@
 """Own networks that have the form of the fused ones: found by tracing them once.
 
-The forms: two convolutions of one odd kernel size and one padding, each with ReLU and 2x2 max-pooling in either order,
-then two or more linear layers with ReLU between them; or such linear layers alone. Dropout of 1/2, if any, is after the
-first hidden layer.
+The forms: two convolutions of odd kernel sizes, each with ReLU and 2x2 max-pooling in either order, then one or more
+linear layers with ReLU between them; or two or more such linear layers alone. Dropout of 1/2, if any, is after the
+first hidden layer, of elements of a convolution before they are pooled, or of whole channels of the second convolution.
 """
 
 from __future__ import annotations
@@ -11,13 +11,25 @@ import math
 import operator
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
+from weakref import WeakKeyDictionary
 
 import torch
 import torch.nn.functional as F
 from torch import fx, nn
 
+from chase.learning.fused.form import Form
+from chase.learning.fused.sizes import Pair, sizes_read
 from chase.models.layers import Dropout
+
+LATER = {"flat to a width": "flat", "no channels": ""}
+"""Kinds of operation that version 1 of the forms did not know, and what they do."""
+MOST_SECOND = 1 << 16
+"""Weights of the second convolution with which hand-written steps gain: 1.8 times with 51,200, 1.4 with 73,728."""
+MOST_WEIGHTS = 1 << 21
+"""The same for all weights: 1.8 times with 1.7 million, 1.4 to 1.5 with 3 to 4 million."""
+Steps = list[tuple[str, nn.Module | None]]
+"""Kinds of operation, with their layers."""
 
 
 class OtherForm(Exception):
@@ -30,9 +42,10 @@ class OwnNet:
 
     convolutions: list[nn.Conv2d]
     linears: list[nn.Linear]
-    pad: int
-    drops: bool
-    """Dropout after the first hidden layer."""
+    pads: Pair
+    form: Form
+    since: int
+    """The first version of the forms (``OWN_FORMS``) that has this one."""
 
 
 @dataclass(frozen=True)
@@ -42,6 +55,7 @@ class Perceptron:
     linears: list[nn.Linear]
     drops: bool
     """Dropout after the first hidden layer."""
+    since: int = 1
 
 
 class _Tracer(fx.Tracer):
@@ -67,12 +81,12 @@ def _flat(start: int = 0, end: int = -1) -> str:
     return "flat"
 
 
-def _drop(p: float, training: Any = True) -> str:
+def _drop(p: float, training: Any = True, kind: str = "drop") -> str:
     if p == 0.0:
-        return ""
+        return "" if kind == "drop" else "no channels"
     if p != 0.5 or training is not True:
         raise OtherForm("dropout of another rate")
-    return "drop"
+    return kind
 
 
 def _pooled(
@@ -93,7 +107,8 @@ MODULES: dict[type[nn.Module], Callable[[Any], str]] = {
     nn.MaxPool2d: lambda m: _pool(m.kernel_size, m.stride, m.padding, m.dilation, m.ceil_mode, m.return_indices),
     nn.ReLU: lambda m: "relu",
     nn.Dropout: lambda m: _drop(m.p),
-    Dropout: lambda m: _drop(m.p) if not m.channelwise else "channels",
+    nn.Dropout2d: lambda m: _drop(m.p, kind="channels"),
+    Dropout: lambda m: _drop(m.p, kind="channels" if m.channelwise else "drop"),
     nn.Identity: lambda m: "",
     nn.Flatten: lambda m: _flat(m.start_dim, m.end_dim),
 }
@@ -102,6 +117,7 @@ FUNCTIONS: dict[Any, Callable[..., str]] = {
     torch.relu: lambda input: "relu",
     "relu": lambda input: "relu",
     F.dropout: lambda input, p=0.5, training=True, inplace=False: _drop(p, training),
+    F.dropout2d: lambda input, p=0.5, training=True, inplace=False: _drop(p, training, "channels"),
     F.max_pool2d: _pooled,
     torch.max_pool2d: _pooled,
     torch.flatten: lambda input, start_dim=0, end_dim=-1: _flat(start_dim, end_dim),
@@ -111,7 +127,7 @@ SIZES = {"size", getattr, operator.getitem}
 """What reads the size of a batch before a map is flattened by ``view`` or ``reshape``."""
 
 
-def steps_of(net: nn.Module) -> list[tuple[str, nn.Module | None]]:
+def steps_of(net: nn.Module) -> Steps:
     """The kinds of operation of a network without branches, in order, with their layers."""
     was_training = net.training
     net.train()
@@ -121,7 +137,7 @@ def steps_of(net: nn.Module) -> list[tuple[str, nn.Module | None]]:
         raise OtherForm(str(error)) from None
     finally:
         net.train(was_training)
-    found: list[tuple[str, nn.Module | None]] = []
+    found: Steps = []
     last: fx.Node | None = None
     for node in graph.nodes:
         if node.op == "placeholder":
@@ -150,13 +166,18 @@ def _step(net: nn.Module, node: fx.Node, last: fx.Node | None) -> tuple[str, nn.
         raise OtherForm("a branch")
     if node.op == "call_module":
         module = net.get_submodule(str(node.target))
-        if type(module) not in MODULES or has_hooks(module):
+        if type(module) not in MODULES:
             raise OtherForm(f"a layer of kind {type(module).__name__}")
         return MODULES[type(module)](module), module
     if node.op == "call_method" and node.target in ("view", "reshape"):
-        if len(node.args) != 3 or node.args[2] != -1 or not isinstance(node.args[1], fx.Node):
+        if len(node.args) != 3 or not isinstance(node.args[2], int):
             raise OtherForm("a change of shape")
-        return "flat", None
+        rows, width = node.args[1:]
+        if isinstance(rows, fx.Node):
+            return "flat" if width == -1 else "flat to a width", None
+        if rows != -1 or width == -1:
+            raise OtherForm("a change of shape")
+        return "flat to a width", None
     if node.op not in ("call_method", "call_function") or node.target not in FUNCTIONS:
         raise OtherForm(f"an operation {node.target}")
     try:
@@ -165,54 +186,107 @@ def _step(net: nn.Module, node: fx.Node, last: fx.Node | None) -> tuple[str, nn.
         raise OtherForm(str(error)) from None
 
 
-def has_hooks(module: nn.Module) -> bool:
-    """Whether something looks on at a layer."""
-    return bool(module._forward_hooks or module._forward_pre_hooks or module._backward_hooks)
+HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+PARAMETER_HOOKS = ("_backward_hooks", "_post_accumulate_grad_hooks")
+_LOOKED_AT: WeakKeyDictionary[nn.Module, tuple[list[dict[int, Any]], list[nn.Parameter]]] = WeakKeyDictionary()
+"""Where the hooks of a network's layers are kept, and its parameters: to collect them takes ten times as long."""
 
 
-def own_form(net: nn.Module, size: tuple[int, int]) -> OwnNet | None:
-    """The layers of an own network for images of this height and width, if it has the form of the fused ones."""
-    if has_hooks(net) or any(True for _ in net.buffers()):
+def has_hooks(net: nn.Module) -> bool:
+    """Whether something looks on at a layer or a parameter; layers do not change after it is asked."""
+    if net not in _LOOKED_AT:
+        _LOOKED_AT[net] = [getattr(m, name) for m in net.modules() for name in HOOKS], list(net.parameters())
+    hooks, parameters = _LOOKED_AT[net]
+    return any(hooks) or any(getattr(p, name) for p in parameters for name in PARAMETER_HOOKS)
+
+
+def form_of(net: nn.Module, shape: tuple[int, ...]) -> OwnNet | Perceptron | None:
+    """The layers of an own network for samples of this shape, if it has one of the forms."""
+    if any(True for _ in net.buffers()):
         return None
     try:
         steps = steps_of(net)
     except OtherForm:
         return None
-    kinds = [kind for kind, _ in steps]
-    linears = _linear_end(steps, 7)
-    pooled = (["conv", "relu", "pool"], ["conv", "pool", "relu"])
-    if kinds[:3] not in pooled or kinds[3:6] not in pooled or kinds[6:7] != ["flat"] or linears is None:
+    since = 2 if any(kind in LATER for kind, _ in steps) else 1
+    steps = [(LATER.get(kind, kind), layer) for kind, layer in steps if kind != "no channels"]
+    found = _perceptron(steps, shape, since) or _with_convolutions(steps, shape, since)
+    if found is None or not _all_weights(net, [*getattr(found, "convolutions", ()), *found.linears]):
         return None
-    convolutions = [layer for _, layer in steps if isinstance(layer, nn.Conv2d)]
-    if not _all_weights(net, [*convolutions, *linears.linears]) or not _fits(convolutions, size):
-        return None
-    return OwnNet(convolutions, linears.linears, int(convolutions[0].padding[0]), linears.drops)
+    return found
 
 
-def perceptron_form(net: nn.Module, shape: tuple[int, ...]) -> Perceptron | None:
-    """The layers of an own network for samples of this shape, if it is linear layers with ReLU between them."""
-    if has_hooks(net) or any(True for _ in net.buffers()):
-        return None
-    try:
-        steps = steps_of(net)
-    except OtherForm:
-        return None
+def _perceptron(steps: Steps, shape: tuple[int, ...], since: int) -> Perceptron | None:
     flattens = steps[:1] != [] and steps[0][0] == "flat"
-    found = _linear_end(steps, 1 if flattens else 0)
-    if found is None or (len(shape) > 1 and not flattens) or found.linears[0].in_features != math.prod(shape):
+    drops = _dropout_of_linears(steps[1:] if flattens else steps, 2)
+    if drops is None or (len(shape) > 1 and not flattens):
         return None
-    return found if _all_weights(net, [*found.linears]) else None
+    linears = _linears(steps)
+    return Perceptron(linears, drops, since) if linears[0].in_features == math.prod(shape) else None
 
 
-def _linear_end(steps: list[tuple[str, nn.Module | None]], first: int) -> Perceptron | None:
-    """The steps from ``first`` on, if they are two or more linear layers with ReLU between them."""
-    rest = [kind for kind, _ in steps[first:]]
-    drops = rest[2:3] == ["drop"]
+def _with_convolutions(steps: Steps, shape: tuple[int, ...], since: int) -> OwnNet | None:
+    kinds = [kind for kind, _ in steps]
+    convolutions = [layer for _, layer in steps if isinstance(layer, nn.Conv2d)]
+    if len(shape) != 3 or kinds[:1] != ["conv"] or kinds.count("conv") != 2 or "flat" not in kinds:
+        return None
+    second, flat = kinds.index("conv", 1), kinds.index("flat")
+    first_drop, second_drop = _dropout_of_block(kinds[:second]), _dropout_of_block(kinds[second:flat])
+    drops = _dropout_of_linears(steps[flat + 1 :], 1)
+    if first_drop in (None, "channel") or second_drop is None or drops is None:
+        return None
+    linears, pads = _linears(steps), _pads(convolutions)
+    sizes = None if pads is None else sizes_read(convolutions, (shape[1], shape[2]), pads)
+    if pads is None or sizes is None or convolutions[0].in_channels != shape[0]:
+        return None
+    if convolutions[1].in_channels != convolutions[0].out_channels:
+        return None
+    if linears[0].in_features != convolutions[1].out_channels * math.prod(sizes.pooled):
+        return None
+    form = Form(first_drop == "element", second_drop, drops)
+    alike = convolutions[0].kernel_size == convolutions[1].kernel_size
+    alike = alike and convolutions[0].padding == convolutions[1].padding == (pads[0], pads[0])
+    usual = alike and sizes.whole and len(linears) > 1 and form == Form(False, "none", drops)
+    since = since if usual else 2
+    return OwnNet(convolutions, linears, pads, form, since) if since == 1 or _small(convolutions, linears) else None
+
+
+def _small(convolutions: list[nn.Conv2d], linears: list[nn.Linear]) -> bool:
+    """Whether hand-written steps are clearly faster than autograd; networks of version 1 have them in any case."""
+    second = convolutions[1]
+    total = sum(layer.weight.numel() for layer in convolutions) + sum(layer.weight.numel() for layer in linears)
+    return second.kernel_size[0] <= 5 and second.weight.numel() <= MOST_SECOND and total <= MOST_WEIGHTS
+
+
+def _linears(steps: Steps) -> list[nn.Linear]:
+    return [layer for _, layer in steps if isinstance(layer, nn.Linear)]
+
+
+def _dropout_of_block(kinds: list[str]) -> Literal["none", "element", "channel"] | None:
+    """Where a convolution drops, None where its block has another form.
+
+    Whole channels can be dropped at any place of the block: the factors 0 and 2 commute with ReLU and pooling.
+    """
+    places = [i for i, kind in enumerate(kinds) if kind in ("drop", "channels")]
+    rest = [kind for kind in kinds if kind not in ("drop", "channels")]
+    if rest not in (["conv", "relu", "pool"], ["conv", "pool", "relu"]) or len(places) > 1:
+        return None
+    if not places:
+        return "none"
+    if kinds[places[0]] == "channels":
+        return "channel"
+    return "element" if places[0] < kinds.index("pool") else None
+
+
+def _dropout_of_linears(steps: Steps, least: int) -> bool | None:
+    """Whether these linear layers with ReLU between them drop after the first; None for another form or too few."""
+    kinds = [kind for kind, _ in steps]
+    drops = kinds[2:3] == ["drop"]
     if drops:
-        del rest[2]
-    if len(rest) < 3 or rest != ["linear", "relu"] * (len(rest) // 2) + ["linear"]:
+        del kinds[2]
+    if len(kinds) < 2 * least - 1 or kinds != ["linear", "relu"] * (len(kinds) // 2) + ["linear"]:
         return None
-    return Perceptron([layer for _, layer in steps if isinstance(layer, nn.Linear)], drops)
+    return drops
 
 
 def _all_weights(net: nn.Module, layers: list[nn.Module]) -> bool:
@@ -223,22 +297,17 @@ def _all_weights(net: nn.Module, layers: list[nn.Module]) -> bool:
     return same and all(p.requires_grad and p.dtype == torch.float32 for p in own)
 
 
-def _fits(convolutions: list[nn.Conv2d], size: tuple[int, int]) -> bool:
-    """Whether both convolutions are alike and every map has an even number of rows and columns."""
-    first, second = convolutions
-    k, pad = int(first.kernel_size[0]), first.padding
+def _pads(convolutions: list[nn.Conv2d]) -> Pair | None:
+    """The padding of each convolution; None where one has a form that is not known."""
+    found = []
     for layer in convolutions:
+        k = int(layer.kernel_size[0])
+        named: dict[Any, Pair] = {"same": (k // 2, k // 2), "valid": (0, 0)}
+        pad = layer.padding if isinstance(layer.padding, tuple) else named[layer.padding]
         usual = layer.stride == (1, 1) and layer.dilation == (1, 1) and layer.groups == 1
-        if not usual or layer.padding_mode != "zeros" or not isinstance(layer.padding, tuple):
-            return False
-        if layer.kernel_size != (k, k) or layer.padding != pad or pad[0] != pad[1]:
-            return False
-    if k % 2 == 0 or int(pad[0]) >= k or second.in_channels != first.out_channels:
-        return False
-    for side in size:
-        for _ in convolutions:
-            padded = side + 2 * int(pad[0])
-            if padded % 2 or padded - k + 1 < 2:
-                return False
-            side = (padded - k + 1) // 2
-    return True
+        if not usual or layer.padding_mode != "zeros" or layer.kernel_size != (k, k):
+            return None
+        if k % 2 == 0 or pad[0] != pad[1] or int(pad[0]) >= k:
+            return None
+        found.append(int(pad[0]))
+    return found[0], found[1]

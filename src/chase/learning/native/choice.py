@@ -1,4 +1,4 @@
-"""Which kernels compute the steps of a small network: compiled, fused in torch, or autograd's."""
+"""Which kernels compute the steps of a small network: compiled, fused in torch, or autograd's; of which own ones."""
 
 from __future__ import annotations
 
@@ -8,6 +8,14 @@ from chase.learning.native.kernel import AVX2, NoKernel, kernel
 
 Kernels = Literal["compiled", "fused", "plain"]
 Wanted = Literal["auto", "compiled", "fused", "plain"]
+OWN_FORMS = 2
+"""Version of the forms of own networks that have hand-written steps (``chase.learning.fused.trace``).
+
+1: two convolutions of one kernel size and padding (in numbers) with even sides of all maps, two or more linear layers,
+dropout after the first hidden layer only, a flattening that does not name the width; and perceptrons of that kind.
+2: all that ``trace`` says. Networks of later forms were trained by autograd before, which rounds differently, so a run
+keeps the version that it began with.
+"""
 
 AUTOGRAD_ONLY = frozenset({"vgg19", "vgg19-projection", "resnet-gn", "char-lstm", "mlp", "text-bag"})
 """Networks of ``models.catalog`` that no kernel computes."""
