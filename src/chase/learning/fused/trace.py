@@ -25,9 +25,10 @@ from chase.models.layers import Dropout
 LATER = {"flat to a width": "flat", "no channels": ""}
 """Kinds of operation that version 1 of the forms did not know, and what they do."""
 MOST_SECOND = 1 << 16
-"""Weights of the second convolution with which hand-written steps gain: 1.8 times with 51,200, 1.4 with 73,728."""
+"""Weights of the second convolution with which hand-written steps gain; with 73,728 they can be slower without the
+compiled kernel."""
 MOST_WEIGHTS = 1 << 21
-"""The same for all weights: 1.8 times with 1.7 million, 1.4 to 1.5 with 3 to 4 million."""
+"""The same for all weights."""
 Steps = list[tuple[str, nn.Module | None]]
 """Kinds of operation, with their layers."""
 
