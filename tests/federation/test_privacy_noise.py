@@ -100,3 +100,19 @@ def test_a_round_that_is_asked_for_again_with_another_scale_or_other_sites_has_o
     for other in others:
         assert abs(np.corrcoef(first, other)[0, 1]) < 0.2
     site.close()
+
+
+def test_a_turn_that_was_taken_again_has_other_noise_and_costs(tmp_path: Path) -> None:
+    """After a restore a site may answer a round for the second time, with other weights: one noise on both is none."""
+    site = tiny_site(tmp_path / "home", 1)
+    rules = {"dp_epsilon": 1000.0, "dp_delta": 1e-5, "dp_clip": 1.0}
+    asked, order = {"multiplier": 1.0, "sites": 3}, RoundOrder("run", 1, 0, {"w": np.zeros(500)})
+
+    def noise(value: float) -> np.ndarray:
+        update = ClientUpdate(0, 1, {"w": np.full(500, value)}, 1, {})
+        return with_noise(site, update, order, rules, asked)["w"] - value
+
+    first, once = noise(0.01), Budget(site.path / "privacy.json", 1000.0, 1e-5).spent
+    assert abs(np.corrcoef(first, noise(0.02))[0, 1]) < 0.2
+    assert Budget(site.path / "privacy.json", 1000.0, 1e-5).spent > once
+    site.close()

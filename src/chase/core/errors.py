@@ -39,10 +39,16 @@ class CheckpointError(ChaseError):
 
 
 class AheadError(CheckpointError):
-    """An order is for a round that this client has left behind: the server was restored from an older copy."""
+    """An order is for a round that this client has left behind: the server was restored from an older copy.
+
+    Or it is for a round that is done here for another order: what was sent then is no answer to it.
+    """
 
     def __init__(self, done: int, asked: int) -> None:
-        super().__init__(f"round {done} of this run is done here, and a client cannot go back to {asked}")
+        why = "for another order, which had another model or other settings of the round"
+        if done != asked:
+            why = f"and a client cannot go back to {asked}"
+        super().__init__(f"round {done} of this run is done here, {why}")
         self.done, self.asked = done, asked
 
 

@@ -5,10 +5,11 @@ One message each way a round. A ``ClientUpdate`` carries no sample, no id of a s
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from chase.core.weights import Arrays, Weights
+from chase.core.weights import Arrays, Weights, digest
 
 ClientId = int
 """Clients are numbered; averaging and every table go in this order."""
@@ -43,6 +44,16 @@ class RoundOrder:
     def allowance(self, client: ClientId, usual: int) -> int:
         """How many samples a client may ask for that would usually ask for ``usual``."""
         return usual if self.allowances is None else min(usual, self.allowances.get(client, 0))
+
+    def fingerprint(self) -> str:
+        """What the order asks for, as a digest: an order is repeated only if it has run, round and this in common.
+
+        Allowances are not part of it: they are reckoned anew by a server that was restarted, and questions that were
+        asked cannot be taken back.
+        """
+        asked = f"{self.run} {self.round} {self.seed} {self.phase} {self.fresh} {self.track}"
+        parts = (self.weights, {} if self.start is None else self.start, self.extras)
+        return hashlib.sha256(" ".join([asked, *map(digest, parts)]).encode()).hexdigest()
 
     @property
     def fresh(self) -> bool:

@@ -135,7 +135,7 @@ class Budget:
     def _keep(self, run: str, round: int, multiplier: float) -> None:
         self._cost, self._last, self._multiplier = self._cost + multiplier**-2, (run, round), multiplier
         body = {"cost": self._cost, "run": run, "round": round, "multiplier": multiplier}
-        write_atomically(self._path, json.dumps(body).encode())
+        write_atomically(self._path, json.dumps(body).encode(), durable=True)
 
 
 def release_of(run: str, sites: int, clip: float) -> str:

@@ -11,7 +11,8 @@
               ``retries`` times.
     joining   A site that comes while a round is open takes part from the next, or at once if the quorum is short.
 
-A site answers a repeated order from what it committed, so sending again is always safe.
+A site answers a repeated order from what it committed, so sending again is always safe. Asked once more for a round with
+another model, by a server that was restored, it refuses.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from chase.federation.diary import Diary
 from chase.federation.members import AGAIN, Members
 from chase.federation.rules import Rules
 from chase.federation.secure_round import keys_of
-from chase.federation.transport import AHEAD, NodeId, Reply, SiteMessage, Tally, Ticket, Transport
+from chase.federation.transport import AHEAD, ANOTHER_ORDER, NodeId, Reply, SiteMessage, Tally, Ticket, Transport
 from chase.federation.waiting import Waiting
 from chase.server.robust import change_norm, sort_norms
 
@@ -141,6 +142,8 @@ class Rounds:
         ahead = sorted(name for name, why in outcome.refused.items() if why.startswith(AHEAD))
         if len(ahead) > spare:
             late, ended = f"later rounds than {round}", ""
+            if any(why.endswith(ANOTHER_ORDER) for why in outcome.refused.values()):
+                late = f"round {round} {ANOTHER_ORDER}, or later rounds"
             if round < 1:  # features are being fitted
                 late, ended = "rounds of this run already", "ended before its first round was saved, or "
             raise FederationError(

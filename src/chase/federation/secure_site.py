@@ -20,7 +20,7 @@ import numpy as np
 from chase.core.errors import FederationError, SummedBeforeError
 from chase.core.files import write_atomically, write_private
 from chase.core.messages import ClientId, ClientUpdate, RoundOrder
-from chase.core.weights import Array, Weights
+from chase.core.weights import Array, Weights, digest
 from chase.federation.privacy import Budget, private_weights, release_of, site_sigma
 from chase.federation.secure_sum import Party, PublicKeys, Words
 from chase.site.place import Site
@@ -47,7 +47,8 @@ def with_noise(
     if sites < 1:
         raise FederationError("the server asks for noise shared by no site: nothing is sent")
     account = Budget(site.path / "privacy.json", float(rules["dp_epsilon"]), float(rules["dp_delta"]))
-    release = release_of(order.run, sites, clip)
+    # The same noise on two vectors would give away their difference: a turn taken again is another release.
+    release = f"{release_of(order.run, sites, clip)} {digest(order.origin)} {digest(update.weights)}"
     account.spend(release, order.round, multiplier)
     noise = noise_of(site, f"{release} {multiplier!r}", order.round)  # two scales of one noise would give it away
     return private_weights(order.origin, update.weights, clip, site_sigma(multiplier, clip, sites), noise)

@@ -14,7 +14,9 @@ from chase.core.messages import ClientUpdate, RoundOrder
 from chase.core.weights import Weights
 
 AHEAD = "ahead of the server"
-"""How the error of a site begins that has done a later round than it is asked for."""
+"""How the error of a site begins that has done a later round than it is asked for, or this one otherwise."""
+ANOTHER_ORDER = "for another order"
+"""How it ends if that is the same round, which the site has done for another model."""
 OUT_OF_STEP = "out of step with the server"
 """How the error of a site begins of which the server has other sums than the site remembers."""
 CONTACT = "logs/contact"

@@ -33,7 +33,7 @@ from chase.core.weights import digest
 from chase.federation.secure_site import SecureSite, with_noise
 from chase.federation.secure_sum import Words, encode
 from chase.federation.secure_vector import vector_for
-from chase.federation.transport import AHEAD, OUT_OF_STEP, Hello, Tally
+from chase.federation.transport import AHEAD, ANOTHER_ORDER, OUT_OF_STEP, Hello, Tally
 from chase.flower import codec
 from chase.settings import Settings, from_mapping
 from chase.site import approval, turn
@@ -65,7 +65,8 @@ def answer(message: Message, home: Path) -> Message:
 def harmless(error: Exception) -> str:
     """What the server may know of an error: its kind and the stage, not its text."""
     if isinstance(error, AheadError):
-        return f"{AHEAD}: it has done round {error.done} and is asked for round {error.asked}"
+        what = ANOTHER_ORDER if error.done == error.asked else f"and is asked for round {error.asked}"
+        return f"{AHEAD}: it has done round {error.done} {what}"
     if isinstance(error, OutOfStepError):
         return f"{OUT_OF_STEP}: the site or the server was restored from an older copy"
     if isinstance(error, SummedBeforeError):

@@ -44,8 +44,9 @@ def resident(home: Home) -> Samples:
 class ClientStore:
     """The state store and the annotator of a client in a home."""
 
-    def __init__(self, home: Home, start: ClientState) -> None:
-        self.home, self._start = home, start
+    def __init__(self, home: Home, start: ClientState, order: str = "") -> None:
+        """``order``: the fingerprint of the order to be answered, where one with another content must be refused."""
+        self.home, self._start, self._order = home, start, order
         self._version = -1
         self._handed = 0
         self._asked: list[Question] = []
@@ -79,13 +80,19 @@ class ClientStore:
         self._handed = self.home.inbox.mark("taken")
 
     def committed(self, run: str, round: int) -> Turn | None:
-        """The turn that was committed for this order, if it was; what an interrupted turn held back is dropped."""
+        """The turn that was committed for this order, if it was; what an interrupted turn held back is dropped.
+
+        A turn of an earlier version of chase has no fingerprint and answers any order of its run and round.
+        """
         self._begin_turn()
         with self.home.database.reading() as db:
             row = db.execute("SELECT * FROM turns WHERE run = ? AND round = ?", (run, round)).fetchone()
             last = db.execute("SELECT MAX(round) FROM turns WHERE run = ?", (run,)).fetchone()[0]
         if row is not None:
-            return _turn_from(self._arrays(row), json.loads(row["body"]))
+            body = json.loads(row["body"])
+            if self._order and body.get("order", self._order) != self._order:
+                raise AheadError(round, round)
+            return _turn_from(self._arrays(row), body)
         if last is not None and last > round:
             raise AheadError(int(last), round)
         return None
@@ -106,13 +113,14 @@ class ClientStore:
         arrays |= prefixed("weights.", turn.update.weights) | prefixed("extras.", turn.update.extras)
         arrays |= prefixed(LIVE, turn.live)
         name, sha = self._write(version, arrays)
+        body = _body(turn) | ({"order": self._order} if self._order else {})
         with self.home.database.transaction() as db:
             newest = db.execute("SELECT COALESCE(MAX(version), 0) FROM turns").fetchone()[0]
             if newest != self._version:
                 raise LabelError(f"another process trains with {self.home.path} too: let only one run at a time")
             db.execute(
                 "INSERT INTO turns VALUES (?, ?, ?, ?, ?, ?)",
-                (version, run, round, name, sha, json.dumps(_body(turn))),
+                (version, run, round, name, sha, json.dumps(body)),
             )
             self.home.inbox.set_taken(self._handed)
             self.home.inbox.expire(self._withdrawn)

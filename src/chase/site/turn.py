@@ -83,10 +83,10 @@ def check_contract(site: Site, settings: Settings, digest: str) -> None:
         raise ContractError("classes, preprocessing, network or format are not as they were agreed on")
 
 
-def client_of(site: Site, settings: Settings, number: ClientId) -> Client:
-    """The site as a client."""
+def client_of(site: Site, settings: Settings, number: ClientId, order: str = "") -> Client:
+    """The site as a client; ``order`` is the fingerprint of what it is to answer."""
     own, samples, classes = own_settings(site, settings), site.samples(), len(site.classes)
-    net, store = build_net(own, samples, classes), ClientStore(site.home, site.start())
+    net, store = build_net(own, samples, classes), ClientStore(site.home, site.start(), order)
     annotator = site.truth() if site.card.annotator == "simulated" else store
     return build_client(number, own, samples, net, classes, own_behaviour(site, settings, number), annotator, store)
 
@@ -94,7 +94,7 @@ def client_of(site: Site, settings: Settings, number: ClientId) -> Client:
 def take_turn(
     site: Site, settings: Settings, number: ClientId, order: RoundOrder, recover: bool = False
 ) -> ClientUpdate:
-    """The answer to an order; a repeated one is answered from what was committed.
+    """The answer to an order; a repeated one is answered from what was committed, with another content it is refused.
 
     ``recover``: the site was restored from an older copy; the answers that its inbox has are all read once more.
     """
@@ -103,7 +103,7 @@ def take_turn(
         check_in_step(site, order, number)
         if recover:
             site.home.inbox.set_taken(0)
-        update = client_of(site, settings, number).take_turn(order).update
+        update = client_of(site, settings, number, order.fingerprint()).take_turn(order).update
         return replace(update, metrics={**update.metrics, "turn": float(turns(site))})
 
 
