@@ -16,7 +16,6 @@ import pytest
 from federation.real import Real, assert_same, assert_sound, federation_settings, running, saved_state, simulated
 
 from chase.core.processes import group_lives
-from chase.federation.diary import state
 from chase.federation.status_view import links_in, page_log
 from chase.run.record import Record
 from chase.site.place import Site
@@ -25,30 +24,40 @@ pytestmark = [pytest.mark.federation, pytest.mark.timeout(900)]
 LIMIT = 800.0
 
 
-def member(group: int, name: str) -> int | None:
-    """The process of a group whose command line holds a name."""
-    for stat in Path("/proc").glob("[0-9]*"):
-        try:
-            fields = (stat / "stat").read_text().rpartition(")")[2].split()
-            command = (stat / "cmdline").read_bytes().decode()
-        except OSError:
-            continue
-        if int(fields[2]) == group and name in command and fields[0] != "Z":
-            return int(stat.name)
-    return None
+HALTS = """
+import sys
+if "chase.flower.worker" in sys.orig_argv:
+    import os, time
+    from pathlib import Path
+    import chase.client.turn as client
+    honest, gate, halted = client.train, Path("GATE"), Path("HALTED")
+    def train(context, state, order, costs):
+        if order.round >= 2 and gate.exists() and not halted.exists():
+            halted.write_text(str(os.getpid()))
+            time.sleep(3600)
+        return honest(context, state, order, costs)
+    client.train = train
+"""
 
 
-def kill_in_training(real: Real, site: str, round: int) -> None:
-    """kill -9 of the client's process after it has taken the site's lock, that is, in its turn."""
-    real.training(round, site)
-    home, group, end = real.loopback.homes[site], real.supervisor.pid(site), time.monotonic() + 120
-    while time.monotonic() < end:
-        found = member(group, "chase.flower.worker")
-        if found is not None and holds(found, home / "turn.lock"):
-            os.kill(found, signal.SIGKILL)
-            return
-        time.sleep(0.002)
-    raise AssertionError("the client was never seen in its turn")
+class Halting:
+    """A site whose process stops in the first training after ``open``, of round 2 or later, to be killed there."""
+
+    def __init__(self, real: Real, site: str, where: Path) -> None:
+        self._real, self._home = real, real.loopback.homes[site]
+        self._gate, self._halted = where.with_suffix(".gate"), where.with_suffix(".halted")
+        real.start_changed(site, HALTS.replace("GATE", str(self._gate)).replace("HALTED", str(self._halted)), where)
+
+    def open(self) -> None:
+        """From now on, it stops."""
+        self._gate.touch()
+
+    def wait(self) -> int:
+        """Wait until it has stopped, in its turn and nowhere else; returns the process."""
+        self._real.until(lambda _: self._halted.is_file() and self._halted.read_text() != "")
+        pid = int(self._halted.read_text())
+        assert holds(pid, self._home / "turn.lock")
+        return pid
 
 
 def holds(pid: int, lock: Path) -> bool:
@@ -60,9 +69,11 @@ def holds(pid: int, lock: Path) -> bool:
 
 
 def test_a_client_killed_in_training_does_its_turn_again(tmp_path: Path) -> None:
-    settings = federation_settings(local_epochs=40)
-    with running(tmp_path / "fed", settings, LIMIT) as real:
-        kill_in_training(real, "site-b", 2)
+    settings = federation_settings()
+    with running(tmp_path / "fed", settings, LIMIT, absent=("site-b",), join=300.0) as real:
+        site = Halting(real, "site-b", tmp_path / "change")
+        site.open()
+        os.kill(site.wait(), signal.SIGKILL)
         real.finish()
         assert (2, "site-b") in real.told("failed")
         assert (2, "site-b") in real.told("asked again")
@@ -71,9 +82,11 @@ def test_a_client_killed_in_training_does_its_turn_again(tmp_path: Path) -> None
 
 
 def test_a_killed_node_comes_back_as_itself_with_its_state(tmp_path: Path) -> None:
-    settings = federation_settings(local_epochs=20)
-    with running(tmp_path / "fed", settings, LIMIT) as real:
-        real.training(2, "site-c")
+    settings = federation_settings()
+    with running(tmp_path / "fed", settings, LIMIT, absent=("site-c",), join=300.0) as real:
+        site = Halting(real, "site-c", tmp_path / "change")
+        site.open()
+        site.wait()
         before = real.supervisor.pid("site-c")
         os.kill(before, signal.SIGKILL)
         real.finish()
@@ -136,16 +149,20 @@ def person_at(real: Real, site: str) -> Iterator[Callable[[], dict[int, int]]]:
 
 
 def test_what_a_person_labelled_at_a_site_outlives_a_kill_in_its_turn(tmp_path: Path) -> None:
-    settings = federation_settings(rounds=10, local_epochs=40)
-    with running(tmp_path / "fed", settings, LIMIT, person=True) as real, person_at(real, "site-a") as answer:
-        given: dict[int, int] = {}
+    settings, away = federation_settings(rounds=10), ("site-a",)
+    with (
+        running(tmp_path / "fed", settings, LIMIT, away, person=True, join=300.0) as real,
+        person_at(real, "site-a") as answer,
+    ):
+        halting, given = Halting(real, "site-a", tmp_path / "change"), dict[int, int]()
 
         def answer_until_the_end(stands: dict[str, Any]) -> bool:
             given.update(answer())
             return stands.get("phase") == "finished"
 
         real.until(lambda s: bool(given.update(answer()) or given))
-        kill_in_training(real, "site-a", int(state(real.run)["round"]) + 1)
+        halting.open()
+        os.kill(halting.wait(), signal.SIGKILL)
         real.until(answer_until_the_end)
         metrics = Record.open(real.run).metrics
         assert "site-a" in [site for _, site in real.told("failed")]

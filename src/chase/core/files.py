@@ -118,13 +118,21 @@ def to_jsonl(lines: Iterable[Mapping[str, Any]]) -> str:
     return "".join(json.dumps(dict(line)) + "\n" for line in lines)
 
 
-def append_jsonl(path: Path, lines: Iterable[Mapping[str, Any]]) -> None:
-    """Add lines at the end of a file and flush them; they never continue a line that was torn, by a full disk say."""
+def append_jsonl(path: Path, lines: Iterable[Mapping[str, Any]], *, durable: bool = False) -> None:
+    """Add lines at the end of a file and flush them; they never continue a line that was torn, by a full disk say.
+
+    ``durable``: they outlive a power cut.
+    """
     with writing(path), path.open("ab+") as file:
         end = file.seek(0, os.SEEK_END)
         file.seek(max(0, end - 1))
         whole = file.read(1) in (b"", b"\n")
         file.write((b"" if whole else b"\n") + to_jsonl(lines).encode())
+        if durable:
+            file.flush()
+            os.fsync(file.fileno())
+    if durable and not end:
+        _sync_directory(path.parent)
 
 
 def read_jsonl(path: Path, skip_torn: bool = False) -> list[dict[str, Any]]:

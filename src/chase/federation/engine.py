@@ -262,7 +262,8 @@ def check_privacy(rules: Rules, settings: Settings) -> None:
 
 def saved_rounds(federation: FederationDirectory) -> Checkpoint:
     """The saved rounds of a federation: more are kept than of a simulation, so that it can go back."""
-    return Checkpoint(federation.run / "checkpoint", last=federation.rules.keep_last, every=federation.rules.keep_every)
+    rules = federation.rules
+    return Checkpoint(federation.run / "checkpoint", last=rules.keep_last, every=rules.keep_every, durable=True)
 
 
 def read_turns(path: Path) -> dict[ClientId, int]:
@@ -273,12 +274,15 @@ def read_turns(path: Path) -> dict[ClientId, int]:
     except FileNotFoundError:
         return {}
     except (OSError, ValueError, TypeError, AttributeError) as error:
-        raise FederationError(f"{path}/turns.json cannot be read: {error}") from None
+        raise FederationError(
+            f"{path}/turns.json cannot be read ({error}): restore or remove it; without it, a site that was restored "
+            "from an older copy is not noticed"
+        ) from None
 
 
 def write_turns(path: Path, turns: Mapping[ClientId, int]) -> None:
     """Keep the turns of the sites."""
-    write_atomically(path / "turns.json", json.dumps({str(c): t for c, t in turns.items()}).encode())
+    write_atomically(path / "turns.json", json.dumps({str(c): t for c, t in turns.items()}).encode(), durable=True)
 
 
 def _stored_shape(agreed: Contract) -> tuple[int, ...]:

@@ -42,7 +42,7 @@ def rename(record: Record, round: int) -> dict[str, Any]:
     body: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     body |= {"run": secrets.token_hex(8), "earlier_runs": [*body.get("earlier_runs", []), record.run]}
     body["rolled_back_to"] = round
-    write_atomically(path, json.dumps(body, indent=2).encode())
+    write_atomically(path, json.dumps(body, indent=2).encode(), durable=True)
     return body
 
 

@@ -11,8 +11,8 @@
               ``retries`` times.
     joining   A site that comes while a round is open takes part from the next, or at once if the quorum is short.
 
-A site answers a repeated order from what it committed, so sending again is always safe. Asked once more for a round with
-another model, by a server that was restored, it refuses.
+A site answers a repeated order from what it committed, so sending again is always safe. An order of a server that was
+restored, for a round that the site has done for another model, is refused.
 """
 
 from __future__ import annotations

@@ -188,7 +188,7 @@ def write_rules(path: Path, rules: Rules, link: Mapping[str, Any]) -> None:
     lines = ["[link]", *(f"{key} = {json.dumps(value)}" for key, value in link.items()), "", "[rules]"]
     for key, value in asdict(rules).items():
         lines += [f"# {RULES[key]}", f"{key} = {json.dumps(value)}"]
-    write_atomically(path / "federation.toml", ("\n".join(lines) + "\n").encode())
+    write_atomically(path / "federation.toml", ("\n".join(lines) + "\n").encode(), durable=True)
 
 
 def bare(key: str) -> str:
@@ -290,4 +290,5 @@ class FederationDirectory:
 
     def keep(self, roster: MemberList) -> None:
         """Replace the list of sites."""
-        write_atomically(self.path / "sites.json", json.dumps([asdict(m) for m in roster.members], indent=2).encode())
+        content = json.dumps([asdict(m) for m in roster.members], indent=2).encode()
+        write_atomically(self.path / "sites.json", content, durable=True)

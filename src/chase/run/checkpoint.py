@@ -59,9 +59,15 @@ class Checkpoint:
     One process commits; others (``writer`` names them apart) only write and read states.
     """
 
-    def __init__(self, path: Path, writer: str = "main", last: int = KEPT, every: int = 0) -> None:
-        """``last``: the newest rounds that are kept; ``every``: besides them each round that it divides (0 = none)."""
+    def __init__(
+        self, path: Path, writer: str = "main", last: int = KEPT, every: int = 0, durable: bool = False
+    ) -> None:
+        """``last``: the newest rounds that are kept; ``every``: besides them each round that it divides (0 = none).
+
+        ``durable``: a saved round outlives a power cut, the server's part of it at least.
+        """
         self.path, self._writer, self._last, self._every = path, writer, max(1, last), every
+        self._durable = durable
         self._segment: tuple[int, SegmentWriter] | None = None
         self._known = False
         self._bundles: list[Bundle] = []
@@ -118,13 +124,13 @@ class Checkpoint:
     def commit(self, round: int, server: Arrays) -> None:
         """Save a round: from here on it is done."""
         bundles = self._open()
-        saved = write_file(self.path, f"server-{round:06d}.safetensors", server)
+        saved = write_file(self.path, f"server-{round:06d}.safetensors", server, self._durable)
         if self._staged:
             self._take(write_bundle(self.path, f"{round:06d}", self._staged))
             self._staged = {}
         self._compact(round)
         body = {"format": FORMAT, "round": round, "server": vars(saved), "bundles": [b.to_json() for b in bundles]}
-        write_atomically(self.path / f"{round:06d}.json", json.dumps(body).encode())
+        write_atomically(self.path / f"{round:06d}.json", json.dumps(body).encode(), durable=self._durable)
         self._sweep()
 
     def latest(self) -> tuple[Manifest | None, list[str]]:

@@ -215,6 +215,11 @@ class Record:
         record.rolled_back_to = around.get("rolled_back_to")
         return record
 
+    @property
+    def durable(self) -> bool:
+        """Whether what is written outlives a power cut: the sites of a federation do not go back with its server."""
+        return self.kind == "federation"
+
     def expect(self, kind: RunKind) -> None:
         """Refuse a record of the other kind, with the command that fits it."""
         if self.kind != kind:
@@ -243,7 +248,7 @@ class Record:
     def keep(self, settings: Settings) -> None:
         """Replace the settings; refused while another process runs the rounds."""
         with self.held():
-            write_atomically(self.path / "settings.toml", to_toml(settings).encode())
+            write_atomically(self.path / "settings.toml", to_toml(settings).encode(), durable=self.durable)
         self.settings = settings
 
     @property
@@ -261,7 +266,7 @@ class Record:
         if self.names is not None:
             selections = [line | {"name": self.names[int(line["sample"])]} for line in selections]
         append_jsonl(self.path / "selections.jsonl", selections)
-        append_jsonl(self.path / "metrics.jsonl", [metrics])
+        append_jsonl(self.path / "metrics.jsonl", [metrics], durable=self.durable)
 
     def add_notes(self, notes: Sequence[str]) -> None:
         """Keep what the user should know of the run, for its report; what is there already is not repeated."""
@@ -275,10 +280,11 @@ class Record:
         """Drop all lines of rounds later than ``round``: they will be done again. Lines must lead up to it."""
         found = [line["round"] for line in self.metrics]
         if found[:round] != list(range(1, round + 1)):
+            exit = " (`chase federation rollback` goes back to a round that has its line)" if self.durable else ""
             raise RunDirectoryError(
                 f"{self.path}/metrics.jsonl is damaged: the checkpoint is of round {round}, "
-                f"but only {len(found)} lines can be read"
+                f"but only {len(found)} lines can be read{exit}"
             )
         for name in ("metrics.jsonl", "selections.jsonl"):
             kept = [line for line in read_jsonl(self.path / name) if line["round"] <= round]
-            write_atomically(self.path / name, to_jsonl(kept).encode())
+            write_atomically(self.path / name, to_jsonl(kept).encode(), durable=self.durable)

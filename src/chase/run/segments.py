@@ -62,10 +62,10 @@ def check_file(directory: Path, saved: SavedFile) -> None:
         raise CheckpointError(f"{file} is damaged (its checksum differs)")
 
 
-def write_file(directory: Path, name: str, arrays: Arrays) -> SavedFile:
+def write_file(directory: Path, name: str, arrays: Arrays, durable: bool = False) -> SavedFile:
     """One file of arrays, whole or not at all."""
     blob = to_bytes(arrays)
-    write_atomically(directory / name, blob)
+    write_atomically(directory / name, blob, durable=durable)
     return SavedFile(name, hashlib.sha256(blob).hexdigest())
 
 
