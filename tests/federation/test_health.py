@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import datetime
+import json
 import shutil
+import socket
 import sqlite3
 from pathlib import Path
 from types import SimpleNamespace
@@ -96,6 +98,22 @@ def test_health_names_sites_that_do_not_take_part_while_rounds_are_under_way(fed
     assert not any("site-" in line for line in federation_problems(federation))
 
 
+def test_health_names_sites_that_never_came_and_not_those_that_were_removed(federation: FederationDirectory) -> None:
+    roster = federation.roster
+    for name in ("site-a", "site-b", "site-c", "site-d"):
+        roster = roster.admit(name)
+    federation.keep(roster.dismiss("site-b").dismiss("site-d"))
+    diary = Diary(federation.run)
+    diary.show(phase="round", round=3, sites={"site-a": "answered", "site-b": "away", "site-d": "refused"})
+    named = [line for line in federation_problems(federation) if "site-" in line]
+    assert named == ["site-c has not connected since the server was started"]
+    diary.show(phase="gathering", sites={"site-a": "ready"})  # a moment ago: it may still come
+    assert not any("site-c" in line for line in federation_problems(federation))
+    later = json.loads((federation.run / "state.json").read_text())
+    (federation.run / "state.json").write_text(json.dumps(later | {"time": later["time"] - 100}))
+    assert any("site-c" in line for line in federation_problems(federation))
+
+
 def test_an_event_is_a_line_with_its_round() -> None:
     event = {"round": 4, "site": "", "what": "finished", "why": "all 4 rounds done"}
     assert told(event) == "round 4: finished all 4 rounds done"
@@ -148,6 +166,12 @@ def test_a_monitor_reads_the_state(federation: FederationDirectory) -> None:
     assert "chase_rounds_done 0\n" in text
     assert "chase_certificate_days_left 82" in text
     assert CliRunner().invoke(app, ["federation", "metrics", str(federation.path)]).stdout == text
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = str(other.getsockname()[1])
+        with pytest.raises(FederationError, match="another process listens there; end it, or choose another --port"):
+            CliRunner().invoke(
+                app, ["federation", "metrics", str(federation.path), "--port", port], catch_exceptions=False
+            )
 
 
 def test_flipped_bits_in_a_sample_are_found_named_at_the_site_and_refused_by_the_handshake(tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from http.server import BaseHTTPRequestHandler, HTTPServer
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Annotated
 
@@ -78,6 +78,7 @@ def metrics(
 ) -> None:
     """Print the state in Prometheus' text format, or serve it on 127.0.0.1."""
     from chase.federation.health import metrics_text
+    from chase.federation.ops.launch import refuse_taken
     from chase.federation.rules import FederationDirectory
 
     federation = FederationDirectory(directory)
@@ -86,6 +87,8 @@ def metrics(
         return
 
     class Handler(BaseHTTPRequestHandler):
+        timeout = 10.0
+
         def do_GET(self) -> None:
             try:
                 status, body = 200, metrics_text(federation).encode()
@@ -100,8 +103,10 @@ def metrics(
         def log_message(self, format: str, *args: object) -> None:
             return
 
+    refuse_taken("127.0.0.1", port, "end it, or choose another --port", patience=0.0)
+    web = ThreadingHTTPServer(("127.0.0.1", port), Handler)
     print(f"metrics on http://127.0.0.1:{port}/", flush=True)
-    HTTPServer(("127.0.0.1", port), Handler).serve_forever()
+    web.serve_forever()
 
 
 def site_health(home: HomeArg) -> None:

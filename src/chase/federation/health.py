@@ -63,10 +63,15 @@ def federation_problems(federation: FederationDirectory) -> list[str]:
 
 
 def _sites(federation: FederationDirectory, now: dict[str, Any]) -> list[str]:
-    """Sites that do not take part in the rounds that are under way."""
+    """Sites that do not take part in the rounds that are under way, those that were removed apart."""
     reasons = {e["site"]: e["why"] for e in events(federation.run) if e["what"] == "refused"}
-    said: dict[str, str] = now.get("sites", {})
+    roster = federation.roster
+    removed = {m.name for m in roster.members if m.out}
+    said: dict[str, str] = {name: word for name, word in now.get("sites", {}).items() if name not in removed}
     found = [f"{name} is not connected" for name, word in said.items() if word == "away"]
+    if now["phase"] in ("round", "saved") or stale_for(federation) > QUIET:
+        unseen = [m.name for m in roster.active if m.name not in said]
+        found += [f"{name} has not connected since the server was started" for name in unseen]
     return found + [f"{name} is refused: {reasons.get(name, '')}" for name, word in said.items() if word == "refused"]
 
 
