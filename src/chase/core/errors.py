@@ -7,7 +7,7 @@ sentence on stderr and exit code 2; anything else that escapes is a bug.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 
 class ChaseError(Exception):
@@ -84,6 +84,14 @@ class SummedBeforeError(FederationError):
 
     def __init__(self) -> None:
         super().__init__("this round was summed with other sites before: what a site sends is part of one sum only")
+
+
+class BadSharesError(FederationError):
+    """Shares for a secure sum that other sites sent cannot be opened."""
+
+    def __init__(self, sites: Sequence[int]) -> None:
+        super().__init__(f"the shares that sites {', '.join(map(str, sites))} sent for a secure sum cannot be opened")
+        self.sites = tuple(sites)
 
 
 class TrainingError(ChaseError):

@@ -312,8 +312,10 @@ class Rounds:
         stands |= dict.fromkeys((*self.members.refused, *outcome.refused), "refused")
         self.diary.show(round=round, sites=stands, phase="round")
 
-    def ask(self, round: int, letters: Mapping[ClientId, SiteMessage], limit: float) -> dict[ClientId, ClientUpdate]:
-        """One message to each of these sites; what came back before the time was up."""
+    def ask(
+        self, round: int, letters: Mapping[ClientId, SiteMessage], limit: float, failed: dict[ClientId, str]
+    ) -> dict[ClientId, ClientUpdate]:
+        """One message to each of these sites; what came back in time. What went wrong is added to ``failed``."""
         sent = zip(letters, self.transport.send(list(letters.values())), strict=True)
         open_tickets = {ticket: client for client, ticket in sent if ticket is not None}
         found, began = dict[ClientId, ClientUpdate](), self.clock()
@@ -323,7 +325,8 @@ class Rounds:
                 if client is not None and isinstance(answer.body, ClientUpdate) and answer.body.client == client:
                     found[client] = answer.body
                 elif client is not None:
-                    self.diary.note(round, "failed", self._name(client), clean(answer.error) or "of another kind")
+                    failed[client] = clean(answer.error) or "of another kind"
+                    self.diary.note(round, "failed", self._name(client), failed[client])
             if open_tickets:
                 self.sleep(self.rules.poll)
         for client in open_tickets.values():

@@ -6,7 +6,9 @@ round without a sum, because too few sites were left, changes nothing; a step th
 
 from __future__ import annotations
 
+import logging
 import secrets
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
@@ -18,14 +20,15 @@ from chase.federation.diary import Diary
 from chase.federation.members import Members
 from chase.federation.rounds import RoundOutcome, Rounds
 from chase.federation.rules import Rules
-from chase.federation.secure_round import Header, Summed, keys_of, secure_total
+from chase.federation.secure_round import Header, Summed, keys_of, secure_total, used_twice
 from chase.federation.secure_sum import PublicKeys, decode
 from chase.federation.secure_vector import Joint, vector_for
-from chase.federation.transport import SiteMessage
+from chase.federation.transport import BAD_SHARES, SiteMessage
 from chase.models.catalog import NetSpec
 from chase.run.engine import RoundResult
 from chase.settings import Settings
 
+LOG = logging.getLogger("chase.federation")
 TRIES = 5
 """How often a step that fits features is held until it has a sum."""
 
@@ -42,6 +45,9 @@ class SecureSums:
     diary: Diary
     round: int = 0
     attempt: int = 0
+    _bad: set[ClientId] = field(default_factory=set)
+    """Sites whose shares most of the others could not open: they are left out until the server is started again."""
+    _refused: dict[str, str] = field(default_factory=dict)
     _life: str = field(default_factory=lambda: secrets.token_hex(8))
 
     def context(self, job: str) -> str:
@@ -63,17 +69,22 @@ class SecureSums:
 
     def result(self, outcome: RoundOutcome) -> RoundResult:
         """The sum over the sites as the update of one client: all that the server learns of the round."""
+        self._refused = outcome.refused
         told = outcome.as_metrics()
         try:
             order = next(iter(outcome.orders.values()), None)
             if order is None:
                 raise FederationError("no site answered")
             vector = vector_for(self.settings, self.spec, order)
-            summed = self._sum("turn", {c: keys_of(u) for c, u in outcome.updates.items()}, vector.size)
+            summed = self._sum("turn", outcome.updates, vector.size)
             joint = vector.read(summed.total)
             self._check(joint, summed, order)
         except (FederationError, UpdateError) as error:
             self.diary.note(self.round, "no sum", why=str(error))
+            return RoundResult({}, [], metrics=told | {"took_part": 0})
+        except Exception as error:  # whatever a site sent, the rounds continue
+            LOG.exception("a secure sum failed")
+            self.diary.note(self.round, "no sum", why=f"what the sites sent has no sum ({type(error).__name__})")
             return RoundResult({}, [], metrics=told | {"took_part": 0})
         first = summed.sites[0]
         update = ClientUpdate(
@@ -89,16 +100,50 @@ class SecureSums:
         if joint.weights:
             check_fits(joint.weights, order.origin, "the sum of this round")
 
-    def _sum(self, job: str, keys: Mapping[ClientId, PublicKeys], size: int) -> Summed:
+    def _keys(self, answers: Mapping[ClientId, ClientUpdate]) -> dict[ClientId, PublicKeys]:
+        """The keys of the sites that sent usable ones; the others are named."""
+        found = dict[ClientId, PublicKeys]()
+        for client, update in answers.items():
+            try:
+                if client in self._bad:
+                    raise FederationError("most sites could not open the shares that it sent for an earlier sum")
+                found[client] = keys_of(update)
+            except FederationError as error:
+                self._refuse(client, str(error))
+        for client in used_twice(found):
+            self._refuse(client, "a key of its for a secure sum is used twice")
+            del found[client]
+        return found
+
+    def _refuse(self, client: ClientId, why: str) -> None:
+        name = self.members.name(client)
+        self._refused[name] = why
+        self.diary.note(self.round, "refused", name, why)
+
+    def _accuse(self, failed: Mapping[ClientId, str], asked: int) -> None:
+        """Name the sites whose shares most of the others could not open."""
+        said = [why.removeprefix(BAD_SHARES) for why in failed.values() if why.startswith(BAD_SHARES)]
+        accused = Counter(number.strip() for numbers in said for number in set(numbers.split(",")))
+        for number, times in accused.items():
+            if number.isdecimal() and 2 * times > asked - 1:
+                self._bad.add(int(number))
+                self._refuse(int(number), f"{times} sites cannot open the shares that it sent for a secure sum")
+
+    def _sum(self, job: str, answers: Mapping[ClientId, ClientUpdate], size: int) -> Summed:
+        keys = self._keys(answers)
+
         def ask(step: str, headers: Mapping[ClientId, Header]) -> dict[ClientId, Arrays]:
             letters = {
                 c: SiteMessage(self.members.nodes[c], step, {**header, "number": c, "of": self.round})
                 for c, header in headers.items()
                 if c in self.members.nodes
             }
-            return {c: u.extras for c, u in self.rounds.ask(self.round, letters, self.rules.deadline).items()}
+            failed = dict[ClientId, str]()
+            found = self.rounds.ask(self.round, letters, self.rules.deadline, failed)
+            self._accuse(failed, len(letters))
+            return {c: u.extras for c, u in found.items()}
 
-        return secure_total(self.context(job), job, keys, size, ask)
+        return secure_total(self.context(job), job, keys, size, ask, self._refuse)
 
     def scores(self, weights: Weights, header: Callable[[ClientId], Mapping[str, object]]) -> tuple[int, int]:
         """Right and counted samples of the sites' held-out parts; (0, 0) where there is no sum."""
@@ -108,10 +153,13 @@ class SecureSums:
             c: SiteMessage(self.members.nodes[c], "tally", {**header(c), **extra}, weights=weights) for c in here
         }
         try:
-            answers = self.rounds.ask(self.round, letters, self.rules.deadline)
-            summed = self._sum("tally", {c: keys_of(u) for c, u in answers.items()}, 2)
+            summed = self._sum("tally", self.rounds.ask(self.round, letters, self.rules.deadline, {}), 2)
         except FederationError as error:
             self.diary.note(self.round, "no score", why=str(error))
+            return 0, 0
+        except Exception as error:  # whatever a site sent, the rounds continue
+            LOG.exception("a secure sum of scores failed")
+            self.diary.note(self.round, "no score", why=f"what the sites sent has no sum ({type(error).__name__})")
             return 0, 0
         correct, count = (round(x) for x in decode(summed.total).tolist())
         most = sum(self.members.sizes(c).held_out for c in summed.sites)

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from chase.core.errors import FederationError, SummedBeforeError
+from chase.core.errors import BadSharesError, FederationError, SummedBeforeError
 from chase.core.files import write_atomically, write_private
 from chase.core.messages import ClientId, ClientUpdate, RoundOrder
 from chase.core.weights import Array, Weights, digest
@@ -98,6 +98,9 @@ class SecureSite:
         body = self._open(header)
         if body.setdefault("boxes", header["boxes"]) != header["boxes"]:
             raise FederationError("the server asks for a masked vector twice, with other shares")
+        bad = self._party(body).unopened(_boxes(body), read_keys(body))
+        if bad:  # found before anything is masked, so that the sum can be had without them
+            raise BadSharesError(bad)
         self._write(body)
         raw = self._words.read_bytes()
         if hashlib.sha256(raw).hexdigest() != body["words"]:
@@ -115,7 +118,7 @@ class SecureSite:
         self._keep_set(str(body["of"]), came)
         self._write(body)
         own = int(body["number"])
-        sealed = {int(n): bytes.fromhex(box) for n, box in body["boxes"].items()}
+        sealed = _boxes(body)
         sealed[own] = bytes.fromhex(body["sealed"][str(own)])
         given = self._party(body).unmask(sealed, read_keys(body), came, int(body["threshold"]))
         return _arrays({str(other): share for other, share in given.items()})
@@ -156,6 +159,11 @@ class SecureSite:
 def read_keys(header: Mapping[str, Any]) -> dict[int, PublicKeys]:
     """Public keys by site."""
     return {int(n): PublicKeys(bytes.fromhex(k[0]), bytes.fromhex(k[1])) for n, k in header["keys"].items()}
+
+
+def _boxes(body: Mapping[str, Any]) -> dict[int, bytes]:
+    """The sealed shares of the others, by site."""
+    return {int(n): bytes.fromhex(box) for n, box in body["boxes"].items()}
 
 
 def _arrays(parts: Mapping[str, bytes]) -> dict[str, Array]:

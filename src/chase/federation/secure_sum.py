@@ -47,6 +47,10 @@ LARGEST = float(2**31)
 LEAST = 3
 """Sites without which nothing is summed: of a sum of two, each knows the other's part."""
 KEY = 32
+SHARE = 34
+"""Bytes of a share."""
+BOX = 12 + 2 * SHARE + 16
+"""Bytes of two sealed shares."""
 Words = NDArray[np.uint64]
 
 
@@ -93,6 +97,20 @@ class PublicKeys:
 
     seal: bytes
     mask: bytes
+
+
+def is_key(half: bytes) -> bool:
+    """Whether others can agree on a secret with this public key; with some they cannot, and everybody would fail."""
+    try:
+        X25519PrivateKey.generate().exchange(X25519PublicKey.from_public_bytes(half))
+    except ValueError:
+        return False
+    return True
+
+
+def share_number(share: bytes) -> int:
+    """The number of a share, from 1 on in the order of the sites."""
+    return int(struct.unpack("<H", share[:2])[0])
 
 
 def check_sites(keys: Mapping[int, PublicKeys], threshold: int) -> None:
@@ -150,6 +168,16 @@ class Party:
         nonce = secrets.token_bytes(12)
         return nonce + ChaCha20Poly1305(key).encrypt(nonce, body, struct.pack("<ii", sender, receiver))
 
+    def unopened(self, sealed: Mapping[int, bytes], keys: Mapping[int, PublicKeys]) -> list[int]:
+        """The sites whose sealed shares cannot be opened."""
+        found = []
+        for other, box in sealed.items():
+            try:
+                self._open(box, keys[other], other)
+            except (FederationError, ValueError, KeyError):
+                found.append(other)
+        return sorted(found)
+
     def masked(self, words: Words, keys: Mapping[int, PublicKeys], alive: Sequence[int]) -> Words:
         """Step 3: our vector under the masks that we share with all whose shares came."""
         if self.number not in alive or len(alive) < LEAST:
@@ -172,7 +200,7 @@ class Party:
         found = {}
         for other, box in sealed.items():
             body = box if other == self.number else self._open(box, keys[other], other)
-            found[other] = body[34:68] if other in came else body[:34]
+            found[other] = body[SHARE:] if other in came else body[:SHARE]
         return found
 
     def _open(self, box: bytes, keys: PublicKeys, sender: int) -> bytes:

@@ -19,6 +19,8 @@ ANOTHER_ORDER = "for another order"
 """How it ends if that is the same round, which the site has done for another model."""
 OUT_OF_STEP = "out of step with the server"
 """How the error of a site begins of which the server has other sums than the site remembers."""
+BAD_SHARES = "shares that cannot be opened, of sites"
+"""How the error of a site begins that names, by number, others whose shares of a secure sum are bad."""
 CONTACT = "logs/contact"
 """In a site's home: its time is when the server last answered the site's node."""
 Ticket = str

@@ -19,6 +19,7 @@ from flwr.app import Message, RecordDict
 from chase import __version__
 from chase.core.errors import (
     AheadError,
+    BadSharesError,
     ChaseError,
     ClientError,
     ContractError,
@@ -33,7 +34,7 @@ from chase.core.weights import digest
 from chase.federation.secure_site import SecureSite, with_noise
 from chase.federation.secure_sum import Words, encode
 from chase.federation.secure_vector import vector_for
-from chase.federation.transport import AHEAD, ANOTHER_ORDER, OUT_OF_STEP, Hello, Tally
+from chase.federation.transport import AHEAD, ANOTHER_ORDER, BAD_SHARES, OUT_OF_STEP, Hello, Tally
 from chase.flower import codec
 from chase.settings import Settings, from_mapping
 from chase.site import approval, turn
@@ -69,6 +70,8 @@ def harmless(error: Exception) -> str:
         return f"{AHEAD}: it has done round {error.done} {what}"
     if isinstance(error, OutOfStepError):
         return f"{OUT_OF_STEP}: the site or the server was restored from an older copy"
+    if isinstance(error, BadSharesError):
+        return f"{BAD_SHARES} {', '.join(map(str, error.sites))}"
     if isinstance(error, SummedBeforeError):
         return str(error)
     if isinstance(error, ClientError):

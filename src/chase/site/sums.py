@@ -28,9 +28,15 @@ def check_in_step(site: Site, order: RoundOrder, number: ClientId) -> None:
     received, path = received_of(order.extras, number), site.path / "sums.json"
     known = _read(path)
     if not _follows(site, order, received, known):
-        raise OutOfStepError(None if received == NEVER else received)
+        raise out_of_step(order, number)
     kept = {**(known or {}), _name(order.run, order.round): received}
     write_atomically(path, json.dumps(dict(list(kept.items())[-KEPT:])).encode(), durable=True)
+
+
+def out_of_step(order: RoundOrder, number: ClientId) -> OutOfStepError:
+    """The error for an order that does not follow from the last turn."""
+    received = received_of(order.extras, number)
+    return OutOfStepError(None if received == NEVER else received)
 
 
 def _follows(site: Site, order: RoundOrder, received: int, known: Turns | None) -> bool:

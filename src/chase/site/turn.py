@@ -11,9 +11,10 @@ import torch
 
 from chase.annotation.behaviour import Behaviour
 from chase.client.build import behaviour_of, build_client, build_net, usual_behaviours
+from chase.client.contribute import RECEIVED
 from chase.client.spec import net_spec
 from chase.client.turn import Client
-from chase.core.errors import ContractError
+from chase.core.errors import AheadError, ContractError
 from chase.core.messages import ClientId, ClientUpdate, RoundOrder
 from chase.core.weights import Weights
 from chase.home.store import ClientStore
@@ -24,7 +25,7 @@ from chase.settings import Settings
 from chase.site.contents import damaged, damaged_count
 from chase.site.contract import Contract, contract_of, differences
 from chase.site.place import Site
-from chase.site.sums import check_in_step
+from chase.site.sums import check_in_step, out_of_step
 
 LEAST_LABELS = 10
 """Closed-form: sums over fewer samples would tell too much of each (``min_labels`` may say otherwise)."""
@@ -103,7 +104,12 @@ def take_turn(
         check_in_step(site, order, number)
         if recover:
             site.home.inbox.set_taken(0)
-        update = client_of(site, settings, number, order.fingerprint()).take_turn(order).update
+        try:
+            update = client_of(site, settings, number, order.fingerprint()).take_turn(order).update
+        except AheadError as error:
+            if error.done == error.asked and RECEIVED in order.extras:  # the server then begins its sums anew
+                raise out_of_step(order, number) from None
+            raise
         return replace(update, metrics={**update.metrics, "turn": float(turns(site))})
 
 
