@@ -6,6 +6,8 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -58,12 +60,21 @@ def listening(pid: int) -> list[str]:
     return found
 
 
+@pytest.fixture
+def place() -> Iterator[Path]:
+    """A directory that everybody may look into, unlike ``tmp_path``: what is private in it is so by its own mode."""
+    path = Path(tempfile.mkdtemp(prefix="chase-users-"))
+    path.chmod(0o755)
+    yield path
+    shutil.rmtree(path)
+
+
 @pytest.mark.federation
 @pytest.mark.timeout(600)
 @pytest.mark.skipif(bool(reason_to_skip()), reason=reason_to_skip() or "can act as another user")
-def test_other_users_of_the_machines_get_nothing(tmp_path: Path) -> None:
+def test_other_users_of_the_machines_get_nothing(place: Path) -> None:
     public = Path("/tmp") / f"ca-for-anybody-{os.getpid()}.crt"
-    with running(tmp_path / "fed", federation_settings(rounds=2), 500) as real:
+    with running(place / "fed", federation_settings(rounds=2), 500) as real:
         fed = real.loopback.federation
         shutil.copy(launch.ca(fed), public)
         public.chmod(0o644)

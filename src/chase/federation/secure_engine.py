@@ -82,10 +82,6 @@ class SecureSums:
         except (FederationError, UpdateError) as error:
             self.diary.note(self.round, "no sum", why=str(error))
             return RoundResult({}, [], metrics=told | {"took_part": 0})
-        except Exception as error:  # whatever a site sent, the rounds continue
-            LOG.exception("a secure sum failed")
-            self.diary.note(self.round, "no sum", why=f"what the sites sent has no sum ({type(error).__name__})")
-            return RoundResult({}, [], metrics=told | {"took_part": 0})
         first = summed.sites[0]
         update = ClientUpdate(
             first, order.round, joint.weights, joint.labels, joint.metrics, joint.extras, summed.sites
@@ -143,7 +139,13 @@ class SecureSums:
             self._accuse(failed, len(letters))
             return {c: u.extras for c, u in found.items()}
 
-        return secure_total(self.context(job), job, keys, size, ask, self._refuse)
+        try:
+            return secure_total(self.context(job), job, keys, size, ask, self._refuse)
+        except FederationError:
+            raise
+        except Exception as error:  # whatever a site sent, the rounds continue
+            LOG.exception("a secure sum failed")
+            raise FederationError(f"what the sites sent has no sum ({type(error).__name__})") from None
 
     def scores(self, weights: Weights, header: Callable[[ClientId], Mapping[str, object]]) -> tuple[int, int]:
         """Right and counted samples of the sites' held-out parts; (0, 0) where there is no sum."""
@@ -156,10 +158,6 @@ class SecureSums:
             summed = self._sum("tally", self.rounds.ask(self.round, letters, self.rules.deadline, {}), 2)
         except FederationError as error:
             self.diary.note(self.round, "no score", why=str(error))
-            return 0, 0
-        except Exception as error:  # whatever a site sent, the rounds continue
-            LOG.exception("a secure sum of scores failed")
-            self.diary.note(self.round, "no score", why=f"what the sites sent has no sum ({type(error).__name__})")
             return 0, 0
         correct, count = (round(x) for x in decode(summed.total).tolist())
         most = sum(self.members.sizes(c).held_out for c in summed.sites)
