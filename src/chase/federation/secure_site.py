@@ -98,9 +98,6 @@ class SecureSite:
         body = self._open(header)
         if body.setdefault("boxes", header["boxes"]) != header["boxes"]:
             raise FederationError("the server asks for a masked vector twice, with other shares")
-        bad = self._party(body).unopened(_boxes(body), read_keys(body))
-        if bad:  # found before anything is masked, so that the sum can be had without them
-            raise BadSharesError(bad)
         self._write(body)
         raw = self._words.read_bytes()
         if hashlib.sha256(raw).hexdigest() != body["words"]:
@@ -112,13 +109,16 @@ class SecureSite:
     def unmask(self, header: Mapping[str, Any]) -> dict[str, Array]:
         """Step 4: once, for one set of sites."""
         body = self._open(header)
+        sealed = _boxes(body)
+        bad = self._party(body).unopened(sealed, read_keys(body))
+        if bad:  # nothing is given, so the vector may still be summed without these sites
+            raise BadSharesError(bad)
         came = sorted(int(n) for n in header["came"])
         if body.setdefault("came", came) != came:
             raise FederationError("the server asks for shares twice, for other sites: nothing is given")
         self._keep_set(str(body["of"]), came)
         self._write(body)
         own = int(body["number"])
-        sealed = _boxes(body)
         sealed[own] = bytes.fromhex(body["sealed"][str(own)])
         given = self._party(body).unmask(sealed, read_keys(body), came, int(body["threshold"]))
         return _arrays({str(other): share for other, share in given.items()})
