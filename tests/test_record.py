@@ -87,6 +87,13 @@ def test_what_the_system_refuses_becomes_one_sentence(number: int, sentence: str
         raise OSError(number, os.strerror(number))
 
 
+@pytest.mark.parametrize("number", [errno.EACCES, errno.EROFS])
+def test_a_directory_that_cannot_be_locked_is_to_be_copied(number: int, tmp_path: Path) -> None:
+    """``chase resume`` has no --out."""
+    with pytest.raises(RunDirectoryError, match=r"copy the directory to another place$"), writing(tmp_path / ".lock"):
+        raise OSError(number, os.strerror(number))
+
+
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
 def test_a_really_full_device(tmp_path: Path, record: Record) -> None:
     (record.path / "metrics.jsonl").symlink_to("/dev/full")

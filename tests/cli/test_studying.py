@@ -102,3 +102,5 @@ def test_a_dry_run_plans_what_it_can_and_names_what_is_missing(chase, tmp_path: 
     assert sorted(job["state"] for job in body["jobs"].values()) == ["missing"] * 3 + ["waiting"] * 3
     assert body["seconds"] > 0
     assert len(body["missing"]) == 1
+    alone = ["fashion.toml" if part == "digits" else part for part in TINY]
+    assert "3 jobs, all of them without data" in chase("study", "ablation", *alone, "--dry-run").out

@@ -234,7 +234,11 @@ def show_plan(work: StudyPlan, workers: int, as_json: bool) -> None:
     some = f" ({shared} fewer than above: arms share them)" if shared else ""
     left_text = f"about {duration(left)} with {workers} at a time, if the machine stays as busy as now"
     lacking = sum(p.state == "missing" for p in progress.values())
-    print(f"{len(progress)} jobs{some}, {left_text}" + (f", not counting {lacking} without data" if lacking else ""))
+    if lacking:
+        left_text += f", not counting {lacking} without data"
+    if lacking == len(progress):
+        left_text = "all of them without data"
+    print(f"{len(progress)} jobs{some}, {left_text}")
     for problem in missing(progress.values()):
         print(f"missing: {problem}")
     for note in foreseen(progress.values()):

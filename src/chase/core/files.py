@@ -26,6 +26,8 @@ from chase.core.errors import ChaseError, RunDirectoryError
 GLANCE = 0.3
 """Seconds within which a lock that only another observer holds becomes free."""
 POLL = 0.005
+LOCK = ".lock"
+"""Lock file of a run directory: held by whoever runs its rounds, simulation or server alike."""
 
 
 @contextmanager
@@ -34,11 +36,13 @@ def writing(what: Path, refusal: type[ChaseError] = RunDirectoryError) -> Iterat
     try:
         yield
     except OSError as error:
+        there = what.name == LOCK and what.parent.is_dir()  # `chase resume` has no --out
+        elsewhere = "copy the directory to another place" if there else "choose another directory with --out"
         reasons = {
             errno.ENOSPC: "no space is left on the disk: free some and resume",
             errno.EDQUOT: "the disk quota is used up: free some space and resume",
-            errno.EACCES: "no permission to write there: choose another directory with --out",
-            errno.EROFS: "the file system is read-only: choose another directory with --out",
+            errno.EACCES: f"no permission to write there: {elsewhere}",
+            errno.EROFS: f"the file system is read-only: {elsewhere}",
         }
         reason = reasons.get(error.errno or 0, error.strerror or str(error))
         raise refusal(f"cannot write {what}: {reason}") from error

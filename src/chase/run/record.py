@@ -32,14 +32,13 @@ from typing import Any, Literal, cast, get_args
 
 from chase.core.errors import RunDirectoryError
 from chase.core.files import GLANCE, Held, append_jsonl, locked, read_jsonl, to_jsonl, write_atomically, writing
+from chase.core.files import LOCK as LOCK
 from chase.core.provenance import provenance
 from chase.learning.native.choice import AUTOGRAD_ONLY, OWN_FORMS, Kernels, chosen
 from chase.settings import Settings, from_mapping, read_file, to_toml
 
 RunKind = Literal["simulation", "federation"]
 """Who takes the turns: clients simulated on this machine, or the sites of a federation."""
-LOCK = ".lock"
-"""Lock file of a run directory: held by whoever runs its rounds, simulation or server alike."""
 MAY_CHANGE = frozenset(
     {
         "rounds",
