@@ -70,13 +70,13 @@ def in_lines_of(name: str, round: int, share: float) -> Callable[[], None]:
     """A share of a round's lines is in the file."""
     plain = record.append_jsonl
 
-    def append(path: Path, lines: list[dict[str, Any]]) -> None:
+    def append(path: Path, lines: list[dict[str, Any]], **options: bool) -> None:
         if path.name == name and lines and lines[0]["round"] == round:
             text = to_jsonl(lines)
             with path.open("a") as file:
                 file.write(text[: int(share * len(text))])
             die()
-        plain(path, lines)
+        plain(path, lines, **options)
 
     return lambda: setattr(record, "append_jsonl", append)
 
