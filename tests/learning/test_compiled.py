@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from chase.learning.fused import FusedNet, fused_for
+from chase.learning.fused import FusedNet, Watched, compiled, fused_for
 from chase.learning.fused.compiled import CompiledNet
 from chase.learning.fused.form import Form
 from chase.learning.native import kernel as kernel_room
@@ -145,6 +145,49 @@ def test_outputs_are_those_of_the_layers(path: int, geometry: Geometry) -> None:
     assert torch.allclose(net.outputs(net.prepare(x)), wanted, rtol=1e-4, atol=1e-5)
 
 
+def in_steps(geometry: Geometry, path: int, at_once: bool) -> tuple[bytes, list[float]]:
+    """Parameters and losses after seven steps, in one call or one by one."""
+    net = pair(geometry, path)[1]
+    net.load()
+    samples, bits, draw = net.prepare(images(geometry, 20)), MaskSource(0, "test"), np.random.default_rng(0)
+    positions = np.stack([draw.permutation(20)[: geometry.batch] for _ in range(7)])
+    picks = np.stack([draw.permutation(20)[: geometry.watched] for _ in range(7)])
+    labels = positions % 3
+    directions = torch.from_numpy(draw.normal(size=(20, 3)).astype(np.float32))
+    aligned = torch.from_numpy((np.arange(20) % 3 > 0).astype(np.float32))
+    if at_once:
+        watched = Watched(samples, picks, directions, aligned) if geometry.watched else None
+        losses = net.steps(samples, positions, labels, bits, watched, 0.7, SGD).tolist()
+    else:
+        losses = []
+        for take, pick, classes in zip(positions, picks, labels, strict=True):
+            batches = [(samples, take)] + ([(samples, pick)] if geometry.watched else [])
+            alignment = (directions[pick], aligned[pick]) if geometry.watched else None
+            losses.append(net.step(batches, torch.from_numpy(classes), bits, alignment, 0.7, SGD, True))
+    return net.theta.numpy().tobytes() + net.velocity.numpy().tobytes(), losses
+
+
+@pytest.mark.parametrize("path", [AVX2, ANY])
+@given(geometry=geometries())
+def test_steps_in_one_call_have_the_bits_of_single_steps(path: int, geometry: Geometry) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(compiled, "CALLS", 3)
+        assert in_steps(geometry, path, at_once=True) == in_steps(geometry, path, at_once=False)
+
+
+@given(geometry=geometries())
+def test_samples_are_prepared_with_padding_as_far_as_they_are_read(geometry: Geometry) -> None:
+    net, x = pair(geometry, AVX2)[1], images(geometry, 18)
+    first, pad = net.geometry[0], geometry.pads[0]
+    wanted = nn.functional.pad(x, (pad, pad, pad, pad))[:, :, : first.height, : first.width].permute(0, 2, 3, 1)
+    samples = net.prepare(x.transpose(2, 3).contiguous().transpose(2, 3))  # as good as contiguous
+    assert np.array_equal(samples, wanted.reshape(18, -1).numpy())
+    for at, part in zip((0, 16), net.in_passes(samples), strict=True):
+        rows = wanted[at : at + 16]
+        planes = rows.reshape(len(rows), first.height, first.width // 2, 2, first.channels).permute(4, 1, 3, 2, 0)
+        assert np.array_equal(part.ravel(), planes.numpy().ravel())
+
+
 def small(path: int = AVX2) -> CompiledNet:
     net = build(NetSpec("mnist-cnn", (1, 28, 28), 10, 0.5), 0)
     fused = fused_for(net)
@@ -191,6 +234,11 @@ def test_positions_and_labels_that_do_not_exist_are_refused() -> None:
     for positions, labels in ([0, 4], [0, 1]), ([-1, 0], [0, 1]), ([0, 1], [0, 10]), ([0, 1], [-1, 0]):
         with pytest.raises(IndexError, match="outside of"):
             net.step([(samples, np.array(positions))], torch.tensor(labels), bits, None, 0.0, SGD, False)
+        with pytest.raises(IndexError, match="outside of"):
+            net.steps(samples, np.array([positions]), np.array([labels]), bits, None, 0.0, SGD)
+    watched = Watched(samples, np.array([[0, 4]]), torch.ones(4, 10), torch.ones(4))
+    with pytest.raises(IndexError, match="outside of"):
+        net.steps(samples, np.array([[0, 1]]), np.array([[0, 1]]), bits, watched, 0.0, SGD)
     assert torch.equal(net.theta, before)
 
 

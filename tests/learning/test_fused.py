@@ -117,6 +117,25 @@ def test_a_step_equals_autograd(name: str, dropout: float, aligned: bool, decay:
 
 
 @pytest.mark.parametrize("name", SHAPES)
+@pytest.mark.parametrize("aligned", [False, True])
+def test_a_turn_has_the_same_bits_in_one_call_or_in_single_steps(
+    name: str, aligned: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Three epochs of two batches of seven and one of four."""
+    samples, labels, found = make_samples(name), torch.arange(18) % CLASSES, []
+    plan = training.TrainingOptions(3, 7, 0.1, 0.5, 0.01, 0.7)
+    alignment = an_alignment() if aligned else None
+    job = training.TrainingTask(samples, torch.arange(18), labels, torch.arange(20, 40), alignment, True, 0, (1, 2))
+    for at_once in (True, False):
+        net = make(name, 0.5)
+        if not at_once:
+            monkeypatch.setattr(steppers.FusedStepper, "epoch", steppers.step_by_step)
+        outcome = training.train(net, job, plan)
+        found.append(([p.detach().numpy().tobytes() for p in net.parameters()], outcome.loss, outcome.history.tolist()))
+    assert found[0] == found[1]
+
+
+@pytest.mark.parametrize("name", SHAPES)
 @pytest.mark.parametrize("dropout", [0.0, 0.5])
 @pytest.mark.parametrize("aligned", [False, True])
 @pytest.mark.parametrize("size", [1, 7, 10])

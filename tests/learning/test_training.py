@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -8,7 +9,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from support import blobs, tiny_net
-from torch import nn
+from torch import Tensor, nn
 
 from chase.core.randomness import rng
 from chase.learning import training
@@ -105,8 +106,13 @@ def test_methods_of_one_seed_see_the_same_labelled_batches(monkeypatch: pytest.M
     def spy(*args: Any) -> training.Stepper:
         stepper, order = make(*args), []
         orders.append(order)
-        step = stepper.step
-        stepper.step = lambda take, at: (order.extend(take.tolist()), step(take, at))[1]  # type: ignore[method-assign]
+        epoch = stepper.epoch
+
+        def spied(parts: Sequence[Tensor], *at: int) -> float:
+            order.extend(torch.cat(list(parts)).tolist())
+            return epoch(parts, *at)
+
+        stepper.epoch = spied  # type: ignore[method-assign]
         return stepper
 
     monkeypatch.setattr(training, "make_stepper", spy)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Protocol
 
 import numpy as np
@@ -15,7 +16,7 @@ from torch import Tensor, nn
 from chase.core.randomness import fold, rng
 from chase.data.resident import Samples
 from chase.learning.augment import crop_and_flip
-from chase.learning.fused import Fused, Prepared
+from chase.learning.fused import Fused, Prepared, Watched
 from chase.learning.inference import fused_logits, logits
 from chase.learning.losses import Alignment, AlignOn, alignment_loss
 from chase.learning.optimisers import FlatAdam, FlatSGD
@@ -96,6 +97,10 @@ class Stepper(Protocol):
         """One SGD step on labelled positions; the loss (wanted in the last epoch only)."""
         ...
 
+    def epoch(self, parts: Sequence[Tensor], epoch: int, epochs: int) -> float:
+        """One step on each of these positions; the sum of the samples' losses (in the last epoch only)."""
+        ...
+
     def predictions(self) -> NDArray[np.int64]:
         """Predicted classes of the watched samples."""
         ...
@@ -111,6 +116,14 @@ class Stepper(Protocol):
     def finish(self) -> None:
         """The network holds what was learnt."""
         ...
+
+
+def step_by_step(stepper: Stepper, parts: Sequence[Tensor], epoch: int, epochs: int) -> float:
+    """An epoch of single steps."""
+    total = 0.0
+    for take in parts:
+        total += stepper.step(take, Step(epoch, epochs, take)) * take.numel()
+    return total
 
 
 class PlainStepper:
@@ -140,6 +153,10 @@ class PlainStepper:
         loss.backward()  # type: ignore[no-untyped-call]
         self._optimiser.step()
         return float(loss.detach()) if step.last_epoch else 0.0
+
+    def epoch(self, parts: Sequence[Tensor], epoch: int, epochs: int) -> float:
+        """Step after step."""
+        return step_by_step(self, parts, epoch, epochs)
 
     def predictions(self) -> NDArray[np.int64]:
         """Eval mode, plain samples."""
@@ -201,6 +218,37 @@ class FusedStepper:
             self._ranking,
             attached=self._labeled is not None and self._labeled.reaches_network(step),
         )
+
+    def epoch(self, parts: Sequence[Tensor], epoch: int, epochs: int) -> float:
+        """In one call for all steps of a size, where the kernel can."""
+        resident = self._alignment is None or self._watched is not None
+        if self._ranking is not None or not resident or not self._fused.steps_at_once:
+            return step_by_step(self, parts, epoch, epochs)
+        plan, total = self._plan, 0.0
+        for size, alike in groupby(parts, key=Tensor.numel):
+            positions = torch.stack(list(alike))
+            labels = self._y[positions]
+            losses = self._fused.steps(
+                self._x,
+                positions.numpy(),
+                labels.numpy(),
+                self._bits,
+                self._watched_in(len(positions), size),
+                plan.mu,
+                (plan.lr, plan.momentum, plan.weight_decay),
+            )
+            for loss in losses.tolist() if epoch == epochs - 1 else ():
+                total += loss * size
+        return total
+
+    def _watched_in(self, steps: int, size: int) -> Watched | None:
+        """The watched samples of steps of a size, drawn step by step."""
+        if self._alignment is None or self._draw is None or self._watched is None:
+            return None
+        watched = self._job.watched_rows.numel()
+        picks = np.stack([draw_watched(self._draw, watched, size).numpy() for _ in range(steps)])
+        directions, aligned = self._alignment.directions.contiguous(), self._alignment.aligned.contiguous()
+        return Watched(self._watched, picks, directions, aligned)
 
     def _watched_at(self, pick: Tensor) -> tuple[Prepared, NDArray[np.int64]]:
         if self._watched is not None:

@@ -99,8 +99,8 @@ def train(
     total = 0.0
     for epoch in range(plan.epochs):
         with watch.phase("train"):
-            for take in batches(torch.from_numpy(draw.permutation(size)), plan.batch_size, normed):
-                total += stepper.step(take, Step(epoch, plan.epochs, take)) * take.numel()
+            order = torch.from_numpy(draw.permutation(size))
+            total += stepper.epoch(batches(order, plan.batch_size, normed), epoch, plan.epochs)
             if not stepper.finite():
                 raise TrainingError(_diverged(epoch, size, plan))
         if job.track:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Sequence
+from itertools import groupby
 
 import numpy as np
 import torch
@@ -16,17 +17,19 @@ from torch import Tensor, nn
 
 from chase.core.errors import SettingsError
 from chase.learning.fused.compiled_buffers import CompiledBuffers, size_of
-from chase.learning.fused.dense import FusedLayers, Prepared
+from chase.learning.fused.dense import FusedLayers, Prepared, Watched
 from chase.learning.fused.form import Form
 from chase.learning.fused.predictor import FusedRanking
 from chase.learning.fused.sizes import Pair, sizes_read
-from chase.learning.native.kernel import MOST_FLOATS, SLACK, Convolution, Kernel
+from chase.learning.native.kernel import MOST_FLOATS, SLACK, Convolution, Kernel, Steps
 from chase.models.layers import MaskSource
 
 CHUNK = 16
 """Samples an inference pass: all buffers stay in the cache, and no lane of a vector is empty."""
 
 
+CALLS = 64
+"""Steps, or passes of inference, in one call of the kernel, which no signal interrupts."""
 USUAL_BATCH = 100
 """Samples that a step can have at least, labelled and watched together."""
 
@@ -35,6 +38,7 @@ class CompiledNet(FusedLayers[CompiledBuffers]):
     """conv-pool-conv-pool-fc..., trained by SGD with momentum; dropout p = 1/2 where ``form`` says."""
 
     chunk = CHUNK
+    steps_at_once = True
 
     def __init__(
         self,
@@ -69,23 +73,23 @@ class CompiledNet(FusedLayers[CompiledBuffers]):
 
     def prepare(self, x: Tensor) -> Prepared:
         """(n, c, h, w) -> (n, padded rows, padded columns, c), as far as they are read."""
-        n, c, h, w = x.shape
-        first, pad = self.geometry[0], self._pad
-        found = np.zeros((n, first.height, first.width, c), dtype=np.float32)
-        inside = found[:, pad : pad + h, pad : pad + w]
-        inside[:] = x.numpy().transpose(0, 2, 3, 1)[:, : inside.shape[1], : inside.shape[2]]
-        return found.reshape(n, size_of(first))
+        n, _, h, w = x.shape
+        first = self.geometry[0]
+        images = x.to(torch.float32).contiguous()
+        found = np.zeros((n, size_of(first)), dtype=np.float32)
+        self._call.chase_prepare(ctypes.addressof(first), images.data_ptr(), n, h, w, self._pad, found.ctypes.data)
+        return found
 
     def in_passes(self, samples: Prepared) -> list[Prepared]:
         """The samples as inference takes them, the batch innermost, for those that are inferred often."""
-        first, found = self.geometry[0], []
+        first, size, found = self.geometry[0], size_of(self.geometry[0]), []
+        room = np.zeros(samples.size + SLACK, dtype=np.float32)
         for at in range(0, len(samples), self.chunk):
-            part = samples[at : at + self.chunk]
-            n = len(part)
-            planes = part.reshape(n, first.height, first.width // 2, 2, first.channels).transpose(4, 1, 3, 2, 0)
-            room = np.zeros(part.size + SLACK, dtype=np.float32)
-            room[: part.size] = planes.reshape(-1)
-            found.append(room[: part.size].reshape(-1, n))
+            n = min(self.chunk, len(samples) - at)
+            part = room[at * size : (at + n) * size].reshape(size, n)
+            address = samples.ctypes.data + at * samples.strides[0]
+            self._call.chase_lay_out(ctypes.addressof(first), self._kernel.path, address, n, part.ctypes.data)
+            found.append(part)
         return found
 
     def _make_buffers(self, batch: int, train: bool) -> CompiledBuffers:
@@ -128,7 +132,9 @@ class CompiledNet(FusedLayers[CompiledBuffers]):
         call.chase_forward(b.address, path, 1, 1)
         directions, aligned = alignment or (None, None)
         loss = float(
-            call.chase_loss(b.address, len(labels), labels.data_ptr(), _address(directions), _address(aligned), mu)
+            call.chase_loss(
+                b.address, len(labels), labels.data_ptr(), _address(directions), _address(aligned), None, mu
+            )
         )
         if loss == -1.0:
             raise IndexError(f"labels outside of {self._hidden[-1]} classes: {labels}")
@@ -140,6 +146,41 @@ class CompiledNet(FusedLayers[CompiledBuffers]):
             loss += ranked
         self._backward_step(b, sgd, blocks if attached else [])
         return loss if want_loss else 0.0
+
+    def steps(
+        self,
+        samples: Prepared,
+        positions: NDArray[np.int64],
+        labels: NDArray[np.int64],
+        bits: MaskSource,
+        watched: Watched | None,
+        mu: float,
+        sgd: tuple[float, float, float],
+    ) -> NDArray[np.float64]:
+        """Several steps of one size without a loss-prediction module, see ``FusedLayers.steps``."""
+        count, labelled = positions.shape
+        losses = np.empty(count, dtype=np.float64)
+        b = self._buffer(labelled + (0 if watched is None else watched.picks.shape[1]), True)
+        b.sgd.rate, b.sgd.momentum, b.sgd.decay = sgd
+        for at in range(0, count, CALLS):
+            here = slice(at, at + CALLS)
+            masks = b.drawn(bits, len(positions[here]))
+            order = Steps(count=len(positions[here]), labelled=labelled, total=len(samples), mu=mu)
+            order.samples, order.positions = samples.ctypes.data, positions[here].ctypes.data
+            order.labels, order.losses = labels[here].ctypes.data, losses[here].ctypes.data
+            order.masks, order.masks_to, order.mask_bytes = masks.ctypes.data, b.masks.ctypes.data, b.masks.size
+            if watched is not None:
+                order.watched, order.others_total = watched.picks.shape[1], len(watched.samples)
+                order.others, order.picks = watched.samples.ctypes.data, watched.picks[here].ctypes.data
+                order.directions, order.aligned = watched.directions.data_ptr(), watched.aligned.data_ptr()
+            wrong = self._call.chase_steps(
+                b.address, self._kernel.path, ctypes.addressof(b.sgd), ctypes.addressof(order)
+            )
+            if wrong:
+                raise IndexError(
+                    f"positions outside of {len(samples)} samples, or labels outside of {self._hidden[-1]} classes"
+                )
+        return losses
 
     def _backward_step(self, b: CompiledBuffers, sgd: tuple[float, float, float], blocks: list[Tensor]) -> None:
         b.sgd.rate, b.sgd.momentum, b.sgd.decay = sgd
@@ -162,6 +203,21 @@ class CompiledNet(FusedLayers[CompiledBuffers]):
         pooled = b.middle_images.sum(1).mul_(1.0 / places)
         flat = b.flat_by_channel.mean(2).mul_(self.flat_scale if dropping else 1.0)
         return [block[:count] for block in (pooled, flat, *b.hidden[:-1])]
+
+    @torch.inference_mode()
+    def outputs_of(self, parts: Sequence[Prepared]) -> Tensor:
+        """Logits of samples that ``in_passes`` has laid out, several passes in one call."""
+        found = torch.empty(sum(part.shape[1] for part in parts), self._hidden[-1])
+        at, path = found.data_ptr(), self._kernel.path
+        for i, (n, alike) in enumerate(groupby(parts, key=lambda part: part.shape[1])):
+            b, addresses = self._buffer(n, False), [part.ctypes.data for part in alike]
+            if i == 0:
+                self._call.chase_pack(b.address, path)
+            for first in range(0, len(addresses), CALLS):
+                some = addresses[first : first + CALLS]
+                self._call.chase_passes(b.address, path, (ctypes.c_void_p * len(some))(*some), len(some), at)
+                at += 4 * len(some) * n * self._hidden[-1]
+        return found
 
     def _gather(
         self, parts: Sequence[Prepared], shape: tuple[int, ...], read: Callable[[CompiledBuffers], Tensor]

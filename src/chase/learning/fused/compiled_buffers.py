@@ -109,25 +109,36 @@ class CompiledBuffers(DenseBuffers):
         c.second.chosen = self._bytes(out * second.rows * c.second.stride)
 
     def _for_masks(self) -> None:
-        """Room for the masks, in the order in which they are drawn."""
+        """Room for the masks, one after the other in the order in which they are drawn."""
         net, c, batch, form = self._net, self.c, self.batch, self._net.form
         first, second = net.geometry
-        self._masks: list[NDArray[np.uint8]] = []
+        wanted: list[tuple[Convolution | Net, str, int]] = []
         if form.first:
-            c.first.bytes = self._mask(4 * first.out * first.rows * first.columns * batch)
+            wanted.append((c.first, "bytes", 4 * first.out * first.rows * first.columns * batch))
         if form.second == "element":
-            c.second.bytes = self._mask(4 * second.out * second.rows * second.columns * batch)
+            wanted.append((c.second, "bytes", 4 * second.out * second.rows * second.columns * batch))
         elif form.second == "channel":
-            c.channel_bytes = self._mask(second.out * batch)
+            wanted.append((c, "channel_bytes", second.out * batch))
         if form.hidden:
-            c.unit_bytes = self._mask(net.widths[1] * batch)
+            wanted.append((c, "unit_bytes", net.widths[1] * batch))
+        self._mask_sizes = [octets(bits) for _, _, bits in wanted]
+        at = self._bytes(sum(self._mask_sizes))
+        self.masks: NDArray[np.uint8] = self._held[-1][: sum(self._mask_sizes)]
+        """What the kernel reads in a step."""
+        for (structure, field, _), size in zip(wanted, self._mask_sizes, strict=True):
+            setattr(structure, field, at)
+            at += size
 
-    def _mask(self, bits: int) -> int:
-        address = self._bytes(octets(bits))
-        self._masks.append(self._held[-1][: octets(bits)])
-        return address
+    def drawn(self, bits: MaskSource, steps: int) -> NDArray[np.uint8]:
+        """The masks of the next steps -> (steps, bytes of a step)."""
+        found = np.empty((steps, self.masks.size), dtype=np.uint8)
+        for step in found:
+            at = 0
+            for size in self._mask_sizes:
+                step[at : at + size] = bits.octets(size)
+                at += size
+        return found
 
     def draw(self, bits: MaskSource) -> None:
         """The masks of the next step."""
-        for mask in self._masks:
-            np.copyto(mask, bits.octets(mask.size))
+        np.copyto(self.masks, self.drawn(bits, 1)[0])

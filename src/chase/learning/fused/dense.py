@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Generic, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 import numpy as np
 import torch
@@ -24,6 +24,18 @@ Prepared = NDArray[np.float32]
 """(samples, width): what ``prepare`` makes of samples."""
 
 relu_backward = torch.ops.aten.threshold_backward.grad_input
+
+
+class Watched(NamedTuple):
+    """Samples without labels that steps are aligned on."""
+
+    samples: Prepared
+    picks: NDArray[np.int64]
+    """(steps, watched in each): positions among the samples."""
+    directions: Tensor
+    """(samples, outputs)"""
+    aligned: Tensor
+    """(samples,)"""
 
 
 class DenseBuffers:
@@ -57,6 +69,8 @@ class FusedLayers(FlatParameters, Generic[B]):
 
     chunk = 200
     """Samples an inference pass: all buffers stay in the cache."""
+    steps_at_once = False
+    """Whether ``steps`` exists: several steps in one call."""
     gives_blocks = False
     """Whether a loss-prediction module can read what the network's taps name; own networks may name anything."""
 
@@ -193,6 +207,22 @@ class FusedLayers(FlatParameters, Generic[B]):
             self.velocity.add_(self.theta, alpha=weight_decay)
         self.theta.add_(self.velocity, alpha=-lr)
         return loss
+
+    def steps(
+        self,
+        samples: Prepared,
+        positions: NDArray[np.int64],
+        labels: NDArray[np.int64],
+        bits: MaskSource,
+        watched: Watched | None,
+        mu: float,
+        sgd: tuple[float, float, float],
+    ) -> NDArray[np.float64]:
+        """As many steps as there are rows of positions and labels; with the samples, the same as ``step`` for each.
+
+        Returns the loss of each step.
+        """
+        raise NotImplementedError("these layers take one step at a time")
 
     @torch.inference_mode()
     def outputs(self, samples: Prepared) -> Tensor:

@@ -87,6 +87,16 @@ static void NAME(store_sums)(const Convolution *c, const float *sums, int64_t o)
         memcpy(c->gradient + (o * c->kernel + r) * row, sums + r * wide, row * sizeof(float));
 }
 
+/* the gradient where the ReLU let the value through, else 0; without a branch, which could not be predicted */
+INLINE float NAME(passed)(float value, float gradient) {
+    union {
+        float number;
+        uint32_t bits;
+    } g = {gradient};
+    g.bits &= -(uint32_t) !(value <= 0.0f);
+    return g.number;
+}
+
 /* flat_gradient -> gradients of the second convolution, middle_gradient */
 TARGET static void NAME(second_backward)(const Net *net) {
     const Convolution *c = &net->second;
@@ -112,7 +122,7 @@ TARGET static void NAME(second_backward)(const Net *net) {
             for (int64_t r = 0; r < c->rows; r++) {
                 const uint8_t *chosen = c->chosen + (o * c->rows + r) * c->stride + b;
                 for (int64_t x = 0; x < c->columns; x++, w++, chosen += n) {
-                    float g = *value++ <= 0.0f ? 0.0f : *gradient * net->second_scale;
+                    float g = NAME(passed)(*value++, *gradient * net->second_scale);
                     int64_t down = *chosen >> 1, right = *chosen & 1, some = g != 0.0f;
                     gradient++;
                     list[count].at = (int32_t)(b * size + (2 * r + down) * row + (2 * x + right) * c->channels);
@@ -155,7 +165,7 @@ TARGET static void NAME(first_backward)(const Net *net) {
                 int64_t at = b * size + ((r + net->pad) * width + net->pad) * c->out + o;
                 const uint8_t *chosen = c->chosen + (o * c->rows + r) * c->stride + b;
                 for (int64_t x = 0; x < c->columns; x++, at += c->out, chosen += n) {
-                    float g = net->middle_images[at] <= 0.0f ? 0.0f : net->middle_gradient[at];
+                    float g = NAME(passed)(net->middle_images[at], net->middle_gradient[at]);
                     net->places[count].at = (int32_t)((2 * r + (*chosen >> 1)) * row + (2 * x + (*chosen & 1)) * c->channels);
                     net->places[count].gradient = g;
                     count += g != 0.0f;

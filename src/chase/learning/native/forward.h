@@ -95,17 +95,18 @@ TARGET static void NAME(row)(const Net *net, const Convolution *c, const float *
         NAME(row_of)(net, c, input, (int)c->kernel, r, train);
 }
 
-/* images -> planes */
-static void NAME(lay_out)(const Net *net) {
-    const Convolution *c = &net->first;
-    int64_t n = net->batch, half = c->width / 2;
-    for (int64_t y = 0; y < c->height; y++)
-        for (int64_t x = 0; x < c->width; x++)
-            for (int64_t i = 0; i < c->channels; i++) {
-                float *to = net->own_planes + (((i * c->height + y) * 2 + (x & 1)) * half + x / 2) * n;
-                const float *from = net->images + (y * c->width + x) * c->channels + i;
-                for (int64_t b = 0; b < n; b++) to[b] = from[b * net->image_stride];
+/* n images, `stride` floats apart, -> planes */
+static void NAME(lay_out)(const Convolution *c, const float *images, int64_t stride, int64_t n, float *planes) {
+    int64_t half = c->width / 2, plane = c->height * c->width * n;
+    for (int64_t y = 0; y < c->height; y++) /* what a row of all images becomes stays in the cache meanwhile */
+        for (int64_t b = 0; b < n; b++) {
+            const float *from = images + b * stride + y * c->width * c->channels;
+            float *even = planes + y * c->width * n + b, *odd = even + half * n;
+            for (int64_t x = 0; x < half; x++, even += n, odd += n) {
+                for (int64_t i = 0; i < c->channels; i++) even[i * plane] = *from++;
+                for (int64_t i = 0; i < c->channels; i++) odd[i * plane] = *from++;
             }
+        }
 }
 
 /* planes -> flat; `keep`: also middle_images */

@@ -76,9 +76,10 @@ EXPORT void chase_backward(const Net *net, int64_t path, const Sgd *sgd, const f
 
 /* the gradient of the loss at the logits; returns the loss, or -1 where a label is no class.
 
-Cross-entropy of the first `labelled` samples; of the others mu * the mean over the aligned of softplus(<f / |f|, D>). */
+Cross-entropy of the first `labelled` samples; of the others mu * the mean over the aligned of softplus(<f / |f|, D>).
+`picks`: which rows of `directions` and `aligned` are theirs; NULL: the first ones. */
 EXPORT double chase_loss(const Net *net, int64_t labelled, const int64_t *labels, const float *directions,
-                         const float *aligned, float mu) {
+                         const float *aligned, const int64_t *picks, float mu) {
     const Linear *last = net->linear + net->linears - 1;
     int64_t classes = last->out, watched = directions ? net->batch - labelled : 0;
     double loss = 0.0;
@@ -94,16 +95,64 @@ EXPORT double chase_loss(const Net *net, int64_t labelled, const int64_t *labels
         for (int64_t c = 0; c < classes; c++) g[c] /= (float)labelled;
     }
     float total = 0.0f;
-    for (int64_t s = 0; s < watched; s++) total += aligned[s];
+    for (int64_t s = 0; s < watched; s++) total += aligned[picks ? picks[s] : s];
     for (int64_t s = 0; s < watched; s++) {
-        const float *f = last->values + (labelled + s) * classes, *d = directions + s * classes;
+        int64_t row = picks ? picks[s] : s;
+        const float *f = last->values + (labelled + s) * classes, *d = directions + row * classes;
         float *g = last->gradient + (labelled + s) * classes, norm = 0.0f, along = 0.0f;
         for (int64_t c = 0; c < classes; c++) norm += f[c] * f[c];
         norm = fmaxf(sqrtf(norm), 1e-12f);
         for (int64_t c = 0; c < classes; c++) along += f[c] / norm * d[c];
-        float share = aligned[s] / fmaxf(total, 1.0f), factor = mu * share / (1.0f + expf(-along)) / norm;
+        float share = aligned[row] / fmaxf(total, 1.0f), factor = mu * share / (1.0f + expf(-along)) / norm;
         for (int64_t c = 0; c < classes; c++) g[c] = factor * (d[c] - f[c] / norm * along);
         loss += (double)(mu * share) * (fmax(along, 0.0) + log1p(exp(-fabs(along))));
     }
     return loss;
+}
+
+/* several steps; -1 where a position is no sample, -2 where a label is no class: steps before that one are done */
+EXPORT int64_t chase_steps(const Net *net, int64_t path, const Sgd *sgd, const Steps *s) {
+    for (int64_t i = 0; i < s->count; i++) {
+        const int64_t *picks = s->watched ? s->picks + i * s->watched : NULL;
+        if (chase_fill(net, s->samples, s->total, s->positions + i * s->labelled, s->labelled, 0)) return -1;
+        if (picks && chase_fill(net, s->others, s->others_total, picks, s->watched, s->labelled)) return -1;
+        if (s->mask_bytes) memcpy(s->masks_to, s->masks + i * s->mask_bytes, s->mask_bytes);
+        chase_pack(net, path);
+        chase_forward(net, path, 1, 1);
+        s->losses[i] = chase_loss(net, s->labelled, s->labels + i * s->labelled, picks ? s->directions : NULL, s->aligned,
+                                  picks, s->mu);
+        if (s->losses[i] == -1.0) return -2;
+        chase_backward(net, path, sgd, NULL, 0);
+    }
+    return 0;
+}
+
+/* images (n, channels, rows, columns) -> (n, height, width, channels) with `pad` zeros above and to the left, as far as
+the convolution reads them; `to` is zero */
+EXPORT void chase_prepare(const Convolution *c, const float *images, int64_t n, int64_t rows, int64_t columns, int64_t pad,
+                          float *to) {
+    int64_t high = rows < c->height - pad ? rows : c->height - pad, wide = columns < c->width - pad ? columns : c->width - pad;
+    for (int64_t s = 0; s < n; s++, images += c->channels * rows * columns, to += c->height * c->width * c->channels)
+        for (int64_t y = 0; y < high; y++)
+            for (int64_t i = 0; i < c->channels; i++) {
+                const float *from = images + (i * rows + y) * columns;
+                float *row = to + ((y + pad) * c->width + pad) * c->channels + i;
+                for (int64_t x = 0; x < wide; x++) row[x * c->channels] = from[x];
+            }
+}
+
+/* n images (height, width, channels) -> planes */
+EXPORT void chase_lay_out(const Convolution *c, int64_t path, const float *images, int64_t n, float *planes) {
+    CALL(lay_out, path, c, images, c->height * c->width * c->channels, n, planes);
+}
+
+/* passes of one size without dropout; `planes` of each -> logits of all, after `chase_pack` */
+EXPORT void chase_passes(const Net *net, int64_t path, const float *const *planes, int64_t count, float *logits) {
+    const Linear *last = net->linear + net->linears - 1;
+    Net each = *net;
+    for (int64_t i = 0; i < count; i++, logits += net->batch * last->out) {
+        each.planes = planes[i];
+        CALL(forward, path, &each, 0, 0);
+        memcpy(logits, last->values, net->batch * last->out * sizeof(float));
+    }
 }

@@ -63,13 +63,31 @@ class Sgd(Structure):
     _fields_ = (("rate", c_float), ("momentum", c_float), ("decay", c_float))
 
 
+class Steps(Structure):
+    """Several steps of one size."""
+
+    _fields_ = (
+        *((name, c_int64) for name in ("count", "labelled", "watched")),
+        *((name, c_void_p) for name in ("samples", "others")),
+        *((name, c_int64) for name in ("total", "others_total")),
+        *((name, c_void_p) for name in ("positions", "labels", "picks", "directions", "aligned", "masks", "masks_to")),
+        ("mask_bytes", c_int64),
+        ("losses", c_void_p),
+        ("mu", c_float),
+    )
+
+
 SIGNATURES = {
     "chase_best_path": ([], c_int64),
     "chase_fill": ([c_void_p, c_void_p, c_int64, c_void_p, c_int64, c_int64], c_int64),
     "chase_pack": ([c_void_p, c_int64], None),
     "chase_forward": ([c_void_p, c_int64, c_int64, c_int64], None),
-    "chase_loss": ([c_void_p, c_int64, c_void_p, c_void_p, c_void_p, c_float], c_double),
+    "chase_loss": ([c_void_p, c_int64, c_void_p, c_void_p, c_void_p, c_void_p, c_float], c_double),
     "chase_backward": ([c_void_p, c_int64, c_void_p, c_void_p, c_int64], None),
+    "chase_steps": ([c_void_p, c_int64, c_void_p, c_void_p], c_int64),
+    "chase_prepare": ([c_void_p, c_void_p, c_int64, c_int64, c_int64, c_int64, c_void_p], None),
+    "chase_lay_out": ([c_void_p, c_int64, c_void_p, c_int64, c_void_p], None),
+    "chase_passes": ([c_void_p, c_int64, c_void_p, c_int64, c_void_p], None),
 }
 
 

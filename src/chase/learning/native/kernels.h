@@ -6,7 +6,8 @@
 #include "linear.h"
 
 TARGET static void NAME(forward)(const Net *net, int train, int keep_middle) {
-    if (net->planes == net->own_planes) NAME(lay_out)(net);
+    if (net->planes == net->own_planes)
+        NAME(lay_out)(&net->first, net->images, net->image_stride, net->batch, net->own_planes);
     NAME(front)(net, train, keep_middle);
     NAME(linears)(net);
 }

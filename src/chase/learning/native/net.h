@@ -56,3 +56,19 @@ typedef struct {
 typedef struct {
     float rate, momentum, decay;
 } Sgd;
+
+/* several steps of one size on labelled samples and, with alignment, as many draws of watched ones */
+typedef struct {
+    int64_t count, labelled, watched; /* steps; samples of each step */
+    const float *samples;             /* (total, size of an image) */
+    const float *others;              /* (others_total, size of an image) */
+    int64_t total, others_total;
+    const int64_t *positions, *labels;      /* (count, labelled) */
+    const int64_t *picks;                   /* (count, watched): positions among the others */
+    const float *directions, *aligned;      /* (others_total, classes), (others_total) */
+    const uint8_t *masks;                   /* (count, mask_bytes): all masks of each step */
+    uint8_t *masks_to;                      /* where a step reads its masks */
+    int64_t mask_bytes;
+    double *losses; /* (count) */
+    float mu;
+} Steps;
