@@ -16,6 +16,7 @@ from chase.report.statistics import (
     HIGHER,
     LOWER,
     NOISE,
+    NOT_SIGNIFICANT,
     NOTHING,
     UNKNOWN,
     Difference,
@@ -60,6 +61,13 @@ def test_holm_steps_down_and_keeps_the_order():
     assert holm([]) == []
 
 
+def test_comparisons_that_are_still_to_come_count():
+    """0.01 * 4, then 0.02 * 3; with p = 1 of the other two the first are the same."""
+    assert holm([0.02, 0.01], planned=4) == pytest.approx([0.06, 0.04])
+    assert holm([0.02, 0.01, 1.0, 1.0]) == pytest.approx([0.06, 0.04, 1.0, 1.0])
+    assert holm([0.02, 0.01, 0.001, 0.5], planned=2) == holm([0.02, 0.01, 0.001, 0.5])
+
+
 def test_paired_test_of_differences():
     """1, 2, 3: t = 2 / (1 / sqrt 3) = 3.464 with 2 degrees of freedom: p = 0.0742."""
     assert paired_p(np.array([1.0, 2.0, 3.0])) == pytest.approx(0.0742, abs=1e-4)
@@ -75,7 +83,10 @@ def test_below_six_seeds_a_verdict_only_says_where_the_interval_lies(values, ver
     assert Difference("a", np.array(values)).verdict == verdict
 
 
-@pytest.mark.parametrize(("mean", "p", "verdict"), [(1.0, 0.01, HIGHER), (-1.0, 0.01, LOWER), (1.0, 0.05, NOISE)])
+@pytest.mark.parametrize(
+    ("mean", "p", "verdict"),
+    [(1.0, 0.01, HIGHER), (-1.0, 0.01, LOWER), (1.0, 0.05, NOT_SIGNIFICANT), (0.01, 0.8, NOISE)],
+)
 def test_a_test_decides_where_there_is_one(mean, p, verdict):
     assert Difference("a", mean + np.array([-0.1, 0.1] * 3), p).verdict == verdict
 

@@ -108,6 +108,21 @@ def test_a_run_that_another_study_ran_for_longer_is_cut(finished: Path, tmp_path
     assert [len(run.metrics) for method in result.scenes[0].methods for run in method.runs] == [1, 1]
 
 
+def test_the_errors_of_an_earlier_end_are_kept_where_a_run_goes_on(finished: Path, tmp_path: Path) -> None:
+    directory, out = tmp_path / "studies", tmp_path / "kept"
+    shutil.copytree(finished, directory)
+    (plan_,) = plans_in(directory)
+    run = directory / plan_.jobs[0].name
+    before = json.loads((run / "confusion.json").read_text())
+    Experiment.resume(run, {"rounds": 3}).run()
+    assert json.loads((run / "confusion.json").read_text())["round"] == 3
+    assert pack(directory, out)
+    for place in (directory, out):
+        (result,) = read_studies(place)
+        cut = next(r for scene in result.scenes for m in scene.methods for r in m.runs if r.path.name == run.name)
+        assert (len(cut.metrics), cut.confusion) == (2, before)
+
+
 def test_arms_and_seeds_that_are_missing_are_named(finished: Path, tmp_path: Path) -> None:
     jobs = plan(find_study("ablation"), Options(("digits",), (), 2, 3, scale=0.2, changes=TINY))
     for job in jobs:
@@ -196,7 +211,9 @@ def test_the_results_page_leads_with_one_table_and_three_sentences(finished: Pat
         entry["settings"]["rounds"] = 60
     (tmp_path / "none/why/why.study.json").write_text(json.dumps(plans))
     assert publish(tmp_path / "none").read_text().startswith("# Results\n\nNo run is finished yet.\n\nStudies: [")
-    assert "EV (1 of 2 seeds done)" in " ".join((tmp_path / "out" / "why.md").read_text().split())
+    assert "EV (1 of 2 seeds done)" in " ".join((tmp_path / "out" / "why" / "why-study.md").read_text().split())
+    missing = " ".join((tmp_path / "out" / "why.md").read_text().split("## What is missing")[1].split())
+    assert "- `chase study why --data cifar10 --rounds 60 --seeds 6`: 0 of 60 runs are finished" in missing
 
 
 @pytest.mark.parametrize("name", FIGURES)

@@ -14,6 +14,7 @@ from chase.report.statistics import (
     HIGHER,
     LOWER,
     NOISE,
+    NOT_SIGNIFICANT,
     NOTHING,
     UNKNOWN,
     Difference,
@@ -189,7 +190,7 @@ def in_one_sentence(methods: Sequence[MethodRuns], named: str = "") -> str:
     for d in differences(methods, base, accuracy_after(end, main)):
         points = f" ({d.interval.mean:+.2f})" if d.interval.count else ""
         groups.setdefault(d.verdict, []).append(f"{d.label}{points}")
-    order = (HIGHER, ABOVE, NOISE, BELOW, LOWER, UNKNOWN, NOTHING)
+    order = (HIGHER, ABOVE, NOT_SIGNIFICANT, NOISE, BELOW, LOWER, UNKNOWN, NOTHING)
     names = {UNKNOWN: "One seed only"}
     said = [f"{names.get(v, v.capitalize())}: {'; '.join(groups[v])}." for v in order if v in groups]
     what = f"{main_name(main).capitalize()} after round {end} minus that of {base.label}, in points."
@@ -228,6 +229,7 @@ def sentence(difference: Difference, means: tuple[float, float] | None = None) -
     test = "" if difference.p is None else f", p {p if p.startswith('<') else f'= {p}'} after Holm"
     said = {
         NOISE: "within noise",
+        NOT_SIGNIFICANT: "not significant beside the other comparisons",
         HIGHER: "higher",
         LOWER: "lower",
         ABOVE: "higher by this interval alone (too few seeds for a test)",

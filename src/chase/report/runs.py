@@ -219,10 +219,10 @@ def read_run(path: Path) -> RunData:
         settings=read_file(path / "settings.toml"),
         metrics=_read_lines(path / "metrics.jsonl", ("round", "pools")),
         selections=_read_lines(path / "selections.jsonl", ("round",)),
-        environment=_read_json(path / "environment.json"),
-        model=_read_json(path / "model.json"),
-        coverage=_read_json(path / "coverage.json"),
-        confusion=_read_json(path / "confusion.json"),
+        environment=read_json(path / "environment.json"),
+        model=read_json(path / "model.json"),
+        coverage=read_json(path / "coverage.json"),
+        confusion=read_json(path / "confusion.json"),
         notes=_read_notes(path / "notes.json"),
     )
 
@@ -251,7 +251,8 @@ def _read_lines(path: Path, needed: tuple[str, ...]) -> list[dict[str, Any]]:
     return lines
 
 
-def _read_json(path: Path) -> Values:
+def read_json(path: Path) -> Values:
+    """A file of one JSON object; empty where there is none."""
     if not path.is_file():
         return {}
     try:

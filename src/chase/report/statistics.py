@@ -21,7 +21,9 @@ TEST_FROM = 6
 
 NOISE, UNKNOWN, NOTHING = "within noise", "one seed: unknown", "not measured"
 HIGHER, LOWER = "higher", "lower"
-"""What a test says."""
+NOT_SIGNIFICANT = "not significant"
+"""What a test says; not significant: the interval of this difference alone lies on one side of 0, but the test that
+counts the others too does not decide."""
 ABOVE, BELOW = "interval above 0", "interval below 0"
 """What is said with too few seeds for a test."""
 
@@ -78,12 +80,14 @@ class Difference:
 
     @property
     def verdict(self) -> str:
-        """Higher, lower, or within noise; without a test, where the interval lies."""
+        """Higher, lower, not significant or within noise; without a test, where the interval lies."""
         found = self.interval
         if found.count < 2:
             return UNKNOWN if found.count else NOTHING
         if self.p is not None:
-            return NOISE if self.p >= LEVEL else HIGHER if found.mean > 0 else LOWER
+            if self.p >= LEVEL:
+                return NOISE if found.low <= 0.0 <= found.high else NOT_SIGNIFICANT
+            return HIGHER if found.mean > 0 else LOWER
         return NOISE if found.low <= 0.0 <= found.high else ABOVE if found.mean > 0 else BELOW
 
 
@@ -104,8 +108,14 @@ def paired_p(values: Numbers) -> float:
     return float(ttest_1samp(values, 0.0).pvalue)
 
 
-def holm(p_values: Sequence[float]) -> list[float]:
-    """Holm's step-down correction, in the order given."""
+def holm(p_values: Sequence[float], planned: int = 0) -> list[float]:
+    """Holm's step-down correction, in the order given.
+
+    ``planned``: how many comparisons there will be, where some are still to come; they count as if they had p = 1, so
+    that no p rises when they have come.
+    """
+    if planned > len(p_values):
+        return holm([*p_values, *[1.0] * (planned - len(p_values))])[: len(p_values)]
     order = np.argsort(p_values, kind="stable")
     corrected, highest = [0.0] * len(p_values), 0.0
     for rank, place in enumerate(order):

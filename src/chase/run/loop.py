@@ -10,6 +10,7 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -93,8 +94,15 @@ def run_rounds(
     matrix = evaluate.confusion(server.weights) if past else None
     if matrix is not None:
         body = {"round": past[-1]["round"], "matrix": matrix, "quality": evaluate.quality(server.weights)}
+        keep_earlier(record.path / "confusion.json", body["round"])
         write_atomically(record.path / "confusion.json", json.dumps(body).encode())
     return past
+
+
+def keep_earlier(file: Path, round: int) -> None:
+    """``confusion.json`` of an earlier end becomes ``confusion-60.json``: a study of fewer rounds still reads it."""
+    if file.is_file() and (before := json.loads(file.read_text(encoding="utf-8")).get("round", round)) < round:
+        file.replace(file.with_name(f"confusion-{before}.json"))
 
 
 def asks_nothing(record: Record, round: int) -> bool:

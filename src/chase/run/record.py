@@ -10,7 +10,8 @@
     metrics.jsonl      a line per round, flushed; of more than 256 clients quantiles instead of a list
     selections.jsonl   who asked for which sample, when and why (simulation only)
     checkpoint/        the last two rounds, each named by a manifest that is replaced atomically
-    confusion.json     at the end: how many test samples of each class were taken for each class
+    confusion.json     at the end: how many test samples of each class were taken for each class; where a run was
+                       continued, that of its earlier end is confusion-ROUND.json
     report.html
 
 The metrics line of a round is written before its checkpoint. On resume everything after the last

@@ -1,9 +1,13 @@
-"""The hypotheses of why.md: which arm is claimed to have the higher accuracy than which, and on which data."""
+"""The hypotheses of why.md: which arm is claimed to have the higher accuracy than which, and on which data.
+
+``family`` says which of them are tested together: those of one question on one data set. It counts all of them, run or
+not, so that a verdict never depends on how much of the campaign is finished (docs/decisions/0135).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from chase.report.runs import RunData
@@ -34,6 +38,10 @@ class Hypothesis:
     data: tuple[str, ...] = ("mnist", "cifar10")
     measure: Callable[[RunData], float] | None = None
     """Claimed to be above 0 in the runs of ``more``, where it is not accuracies that are compared."""
+    beyond: tuple[Where, Where] | None = None
+    """A second pair: the difference is claimed to be larger than that one."""
+    question: str = ""
+    """What it helps to answer: the comparisons of one question on one data set are tested together."""
 
 
 DEFAULTS: Changed = {
@@ -70,7 +78,20 @@ def _same(key: str, text: str, brief: str, arms: tuple[str, str], settings: Chan
     return _hypothesis(key, text, brief, arms, (settings, settings), data)
 
 
-HYPOTHESES = (
+LABELS = "What bought labels are worth"
+SELECTION = "Whether EV beats random selection"
+ALIGNMENT = "What alignment adds"
+CODE = "What the authors' code does differently"
+INPUTS = "What the scale of the inputs does"
+SIGHT = "What EV can see"
+
+
+def _on(question: str, *hypotheses: Hypothesis) -> tuple[Hypothesis, ...]:
+    return tuple(replace(hypothesis, question=question) for hypothesis in hypotheses)
+
+
+_LABELS = _on(
+    LABELS,
     _same(
         "H1",
         "With clients weighted by labels, as in the paper, bought labels do harm: no labels beat random selection",
@@ -95,6 +116,17 @@ HYPOTHESES = (
         EQUAL,
         *BOTH,
     ),
+    _hypothesis(
+        "H20",
+        "On digits too, random selection is better with equal weights than with weights by labels",
+        "equal weights are better on digits too",
+        (RANDOM, RANDOM),
+        ({**EQUAL, **STATISTICS}, STATISTICS),
+        ("digits",),
+    ),
+)
+_SELECTION = _on(
+    SELECTION,
     _same(
         "H4",
         "With weights by labels, EV beats random selection",
@@ -127,6 +159,18 @@ HYPOTHESES = (
         MANY_LABELS,
         "digits",
     ),
+    Hypothesis(
+        "H21",
+        "EV gains more where clients begin with few labels than where they begin with many (digits)",
+        "EV gains more where clients begin with few labels than with many",
+        Where(EV, FEW_LABELS),
+        Where(RANDOM, FEW_LABELS),
+        ("digits",),
+        beyond=(Where(EV, MANY_LABELS), Where(RANDOM, MANY_LABELS)),
+    ),
+)
+_ALIGNMENT = _on(
+    ALIGNMENT,
     _same(
         "H8",
         "Alignment at mu = 1 costs accuracy: EV beats CHASe, weights by labels",
@@ -153,8 +197,8 @@ HYPOTHESES = (
     ),
     _same(
         "H11",
-        "Aligning every sample to the global model (the authors' code) costs less than the paper's easy and hard "
-        "split, weights by labels",
+        "Aligning every sample to the global model (the authors' code) beats the paper's easy and hard split, weights "
+        "by labels",
         "aligning every sample to the global model beats the paper's split with weights by labels",
         (ALL_GLOBAL, CHASE),
         NONE_CHANGED,
@@ -168,6 +212,9 @@ HYPOTHESES = (
         EQUAL,
         *BOTH,
     ),
+)
+_CODE = _on(
+    CODE,
     _hypothesis(
         "H13",
         "Shuffled weights (the authors' code) are better than weights by labels, for random selection",
@@ -186,20 +233,23 @@ HYPOTHESES = (
     ),
     _same(
         "H15",
-        "As in the authors' code (64x64 pixels, shared shards, shuffled weights), EV beats random selection",
-        "EV beats random selection in the setting of the authors' code",
+        "With 64x64 pixels, shared shards and shuffled weights, as in the authors' code, EV beats random selection",
+        "EV beats random selection with pixels, shards and weights of the authors' code",
         (EV, RANDOM),
         THEIR_CODE,
         "mnist",
     ),
     _same(
         "H16",
-        "In the setting of the authors' code, CHASe with their alignment beats EV",
-        "CHASe beats EV in the setting of the authors' code",
+        "With pixels, shards, weights and alignment of the authors' code, CHASe beats EV",
+        "CHASe beats EV with pixels, shards, weights and alignment of the authors' code",
         (ALL_GLOBAL, EV),
         THEIR_CODE,
         "mnist",
     ),
+)
+_INPUTS = _on(
+    INPUTS,
     _hypothesis(
         "H17",
         "Normalising by the data set's own mean and deviation gives a higher accuracy than the authors' 0.5 and 0.5",
@@ -208,10 +258,13 @@ HYPOTHESES = (
         (STATISTICS, NONE_CHANGED),
         ("cifar10",),
     ),
+)
+_SIGHT = _on(
+    SIGHT,
     Hypothesis(
         "H18",
-        "Clients of two classes solve their own task, so EV goes to 0: more than half of what the most willing clients "
-        "ask for has an EV of 0 (points above one half)",
+        "EV has little to go by at clients of two classes: more than half of what the most willing clients ask for has "
+        "an EV of 0 (points above one half)",
         "EV is 0 for more than half of what the most willing clients ask for",
         Where(EV),
         Where(EV),
@@ -220,8 +273,8 @@ HYPOTHESES = (
     ),
     Hypothesis(
         "H19",
-        "What is left to learn lies between clients, where EV cannot see it: errors between classes that no client "
-        "holds together are more frequent than such pairs (points)",
+        "What is left to learn lies between clients: errors between classes that no client holds together are more "
+        "frequent than such pairs (points)",
         "the errors left lie between classes that no client holds together",
         Where(EV),
         Where(EV),
@@ -229,4 +282,15 @@ HYPOTHESES = (
         above_even,
     ),
 )
+HYPOTHESES = (*_LABELS, *_SELECTION, *_ALIGNMENT, *_CODE, *_INPUTS, *_SIGHT)
 """In the order of the page."""
+
+
+def family(hypothesis: Hypothesis, data: str) -> tuple[str, str]:
+    """What is tested together: the comparisons of a question on a data set."""
+    return hypothesis.question, data
+
+
+def family_size(key: tuple[str, str]) -> int:
+    """How many comparisons a family has, run or not."""
+    return sum(family(hypothesis, data) == key for hypothesis in HYPOTHESES for data in hypothesis.data)

@@ -1,22 +1,32 @@
 """What the finished runs say to each hypothesis.
 
 A comparison pairs two arms by seed, perhaps of different scenes, on the mean accuracy of the last five rounds that
-both have. From six seeds on a paired t-test decides, Holm-corrected over all comparisons of the page; below, a verdict
-only says on which side of zero the interval lies.
+both have. From six seeds on a paired t-test decides, Holm-corrected over the comparisons of one question on one data
+set, run or not; below, nothing is decided: a verdict is provisional and says on which side of zero the interval lies.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from itertools import product
 from typing import Any
 
 import numpy as np
 
 from chase.report.runs import MethodRuns, RunData, accuracy
-from chase.report.statistics import ABOVE, BELOW, HIGHER, LOWER, TEST_FROM, Difference, holm, paired, paired_p
-from chase.studies.hypotheses import DEFAULTS, HYPOTHESES, Hypothesis, Where
+from chase.report.statistics import (
+    ABOVE,
+    BELOW,
+    HIGHER,
+    LOWER,
+    NOT_SIGNIFICANT,
+    TEST_FROM,
+    Difference,
+    holm,
+    paired_p,
+)
+from chase.studies.hypotheses import DEFAULTS, HYPOTHESES, Hypothesis, Where, family, family_size
 from chase.studies.results import StudyResult
 from chase.studies.scene_tables import changed
 
@@ -24,6 +34,7 @@ LAST = 5
 """Rounds at the end whose mean accuracy counts."""
 
 SUPPORTED, CONTRADICTED, OPEN, NOT_RUN = "supported", "contradicted", "not decided", "not run"
+PROVISIONAL = "provisional"
 STUDIES_READ = frozenset({"why", "authors", "few-labels", "ablation"})
 """Studies that a hypothesis may read: their arms have the labels that hypotheses name."""
 
@@ -45,16 +56,17 @@ class Finding:
 
     @property
     def verdict(self) -> str:
-        """Supported, contradicted, not decided or not run; with what it rests on where that is no test."""
+        """Supported, contradicted, provisional, not decided or not run, and why where that is not plain."""
         found = self.difference
         if not self.seeds:
             return NOT_RUN
         if self.seeds == 1:
             return f"{OPEN} (one seed)"
-        said = {HIGHER: SUPPORTED, ABOVE: SUPPORTED, LOWER: CONTRADICTED, BELOW: CONTRADICTED}.get(found.verdict)
-        if said is None:
-            return f"{OPEN} (within noise)"
-        return said if found.p is not None else f"{said} ({found.verdict}, untested)"
+        if found.verdict in (ABOVE, BELOW):
+            return f"{PROVISIONAL} ({found.verdict}, untested)"
+        if found.verdict == NOT_SIGNIFICANT:
+            return f"{OPEN} (the interval lies {'above' if found.interval.mean > 0 else 'below'} 0, p does not decide)"
+        return {HIGHER: SUPPORTED, LOWER: CONTRADICTED}.get(found.verdict, f"{OPEN} (the interval holds 0)")
 
     @property
     def holds(self) -> bool:
@@ -65,6 +77,16 @@ class Finding:
     def fails(self) -> bool:
         """Whether the hypothesis is contradicted."""
         return self.verdict.startswith(CONTRADICTED)
+
+    @property
+    def provisional(self) -> bool:
+        """Whether the interval lies on one side of 0, with too few seeds for a test."""
+        return self.verdict.startswith(PROVISIONAL)
+
+    @property
+    def p_alone(self) -> float | None:
+        """Of its own test, without correction; None below six seeds."""
+        return paired_p(self.difference.values) if self.seeds >= TEST_FROM else None
 
     @property
     def open(self) -> bool:
@@ -130,17 +152,33 @@ def compare(groups: Sequence[Group], hypothesis: Hypothesis, data: str) -> Findi
             )
             continue
         for less in candidates(groups, data, hypothesis.less):
-            end = min(more.rounds, less.rounds)
-            values = paired(more.method, less.method, partial(last_rounds, end=end))
-            found.append(Finding(hypothesis, data, Difference(hypothesis.key, values), end))
+            pairs = [[more, less]]
+            if hypothesis.beyond is not None:
+                others = [candidates(groups, data, where) for where in hypothesis.beyond]
+                pairs = [[more, less, *pair] for pair in product(*others)]
+            found += [difference_of(hypothesis, data, pair) for pair in pairs]
     return max(found, key=lambda finding: (finding.seeds, finding.rounds))
 
 
+def difference_of(hypothesis: Hypothesis, data: str, groups: Sequence[Group]) -> Finding:
+    """The first of the groups minus the second, by seed; of four, minus what the third has more than the fourth."""
+    end = min(group.rounds for group in groups)
+    by_seed = [{run.seed: last_rounds(run, end) for run in group.method.runs} for group in groups]
+    shared = sorted(set.intersection(*(set(values) for values in by_seed)))
+    signs = (1, -1, -1, 1)
+    values = np.array([sum(s * own[seed] for s, own in zip(signs, by_seed, strict=False)) for seed in shared])
+    return Finding(hypothesis, data, Difference(hypothesis.key, values[np.isfinite(values)]), end)
+
+
 def findings_of(groups: Sequence[Group]) -> list[Finding]:
-    """All hypotheses on all their data sets, those with enough seeds tested together."""
+    """All hypotheses on all their data sets, those of one family with enough seeds tested together."""
     found = [compare(groups, hypothesis, data) for hypothesis in HYPOTHESES for data in hypothesis.data]
-    tested = [place for place, finding in enumerate(found) if finding.seeds >= TEST_FROM]
-    corrected = holm([paired_p(found[place].difference.values) for place in tested])
-    for place, p in zip(tested, corrected, strict=True):
-        found[place] = replace(found[place], difference=replace(found[place].difference, p=p))
+    families: dict[tuple[str, str], list[int]] = {}
+    for place, finding in enumerate(found):
+        if finding.seeds >= TEST_FROM:
+            families.setdefault(family(finding.hypothesis, finding.data), []).append(place)
+    for key, places in families.items():
+        corrected = holm([paired_p(found[place].difference.values) for place in places], family_size(key))
+        for place, p in zip(places, corrected, strict=True):
+            found[place] = replace(found[place], difference=replace(found[place].difference, p=p))
     return found

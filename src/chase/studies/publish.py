@@ -68,7 +68,7 @@ def pack_run(run: Path, out: Path) -> None:
     around = json.loads((run / "environment.json").read_text(encoding="utf-8"))
     kept = {key: value for key, value in around.items() if key not in NOT_KEPT}
     write_atomically(out / "environment.json", (json.dumps(kept, indent=2) + "\n").encode())
-    for name in COPIED:
+    for name in (*COPIED, *(file.name for file in sorted(run.glob("confusion-*.json")))):
         if (run / name).is_file():
             write_atomically(out / name, (run / name).read_bytes())
     for name in RAW:
@@ -108,7 +108,7 @@ def readme(studies: Studies, root: Path) -> list[str]:
     parts += folded("What the columns of the table mean", TABLE_NOTE) if lead else []
     parts += folded("Notes on these results", notes) if notes else []
     parts += folded("What each study runs, and how much of it is finished", to_markdown(pages_table(studies, root)))
-    parts += folded("All comparisons", table[0]) if lead and table else []
+    parts += folded("All comparisons", f"{COMPARISONS}\n{table[0]}") if lead and table else []
     parts += folded("How to read these pages", HOW)
     return [*parts, *folded("How to repeat it, and what it ran on", repeat_text(studies, root))]
 
@@ -150,6 +150,12 @@ def write_why(studies: Studies, root: Path, written: set[Path]) -> None:
     else:
         (root / WHY).unlink(missing_ok=True)
 
+
+COMPARISONS = """Each study as its own page tells it: accuracy after the last round alone, and the area under the label
+curve, tested together within a scene. The hypotheses above and in why.md take the mean of the last five rounds, which
+varies less, and test the comparisons of a question together; so a difference near the limit can have another verdict
+there, and that one counts.
+"""
 
 HOW = """Every figure and table is made from the raw metrics in this directory by one command, given in this directory:
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from chase.core.errors import RunDirectoryError
-from chase.report.runs import MethodRuns, RunData, is_run, read_run
+from chase.report.runs import MethodRuns, RunData, is_run, read_json, read_run
 from chase.run.metrics import stop_reason
 from chase.settings import Settings
 from chase.studies.catalog import all_studies
@@ -115,7 +115,9 @@ def run_of(plan: StudyPlan, job: StudyJob) -> RunData:
     if len(run.metrics) <= rounds:
         return run
     asked = [line for line in run.selections if line["round"] <= rounds]
-    return replace(run, metrics=run.metrics[:rounds], selections=asked, confusion={})
+    earlier = read_json(run.path / f"confusion-{rounds}.json")
+    confusion = run.confusion if run.confusion.get("round") == rounds else earlier
+    return replace(run, metrics=run.metrics[:rounds], selections=asked, confusion=confusion)
 
 
 def read_studies(directory: Path) -> list[StudyResult]:

@@ -1,0 +1,70 @@
+"""The runs behind docs/results, in the order in which they are to be run (docs/studies.md)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from chase.studies.catalog import find_study
+from chase.studies.plan import Options, plan
+from chase.studies.results import StudyResult
+
+
+@dataclass(frozen=True)
+class Planned:
+    """One command of the campaign."""
+
+    study: str
+    options: Options
+    directory: str
+    """Where it runs: studies of one directory share their runs."""
+
+    @property
+    def command(self) -> str:
+        """Without a directory."""
+        o = self.options
+        words = [f"chase study {self.study}"]
+        words += [f"--data {','.join(o.data)}"] if o.data else []
+        words += [f"--arm {arm}" for arm in o.arms]
+        words += [f"--rounds {o.rounds}"] if o.rounds else []
+        words += [f"--seeds {o.seeds}", *(f"--set {key}={value}" for key, value in o.changes.items())]
+        return " ".join(words)
+
+
+BOTH, SHORT = ("mnist", "cifar10"), ("FedRandom",)
+NORMALISED = Options(("cifar10",), SHORT, rounds=20, seeds=2)
+
+CAMPAIGN = (
+    Planned("why", Options(("mnist",), rounds=60, seeds=6), "why"),
+    Planned("why", Options(("cifar10",), rounds=60, seeds=6), "why"),
+    Planned("why", Options(("digits",), rounds=60, seeds=6), "why"),
+    Planned("ablation", Options(("mnist",), rounds=200, seeds=6), "why"),
+    Planned("ablation", Options(("mnist",), rounds=200, seeds=6, changes={"client_weights": "equal"}), "why"),
+    Planned("few-labels", Options(seeds=10), "few-labels"),
+    Planned("ablation", NORMALISED, "normalisation"),
+    Planned("ablation", Options(("cifar10",), SHORT, 20, 2, changes={"normalisation": "statistics"}), "normalisation"),
+    Planned("authors", Options(rounds=60, seeds=3), "authors"),
+    Planned("ablation", Options(("cifar10",), rounds=200, seeds=3), "why"),
+    Planned("ablation", Options(("emnist",), rounds=30, seeds=3), "emnist"),
+    Planned("ablation", Options(BOTH, rounds=60, seeds=3, changes={"behaviour": "AbCo"}), "abco"),
+    Planned("strong", Options(rounds=60, seeds=6), "strong"),
+    Planned("ablation", Options(("cifar100",), SHORT, rounds=2, seeds=1), "cifar100"),
+    Planned("shakespeare", Options(arms=SHORT, rounds=5, seeds=1, changes={"clients": 10}), "shakespeare"),
+)
+
+
+def left(studies: Sequence[StudyResult]) -> list[tuple[Planned, int, int]]:
+    """What is not finished in these studies: the command, how many of its runs are finished, and how many it has."""
+    done: dict[str, int] = {}
+    for result in studies:
+        for scene in result.scenes:
+            for job in scene.jobs:
+                if job.name in scene.finished:
+                    done[job.name] = max(done.get(job.name, 0), job.settings.rounds)
+    found = []
+    for planned in CAMPAIGN:
+        jobs = plan(find_study(planned.study), planned.options)
+        finished = sum(done.get(job.name, 0) >= job.settings.rounds for job in jobs)
+        if finished < len(jobs):
+            found.append((planned, finished, len(jobs)))
+    return found
