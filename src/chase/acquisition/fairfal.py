@@ -11,7 +11,7 @@
    max pi_g over the classes that the client has labels of. Which model it was is in ``judged_by`` of the round's
    metrics.
 
-Departures (docs/decisions/0103 and 0134): the authors average g over clients; here each client takes its own, so
+Departures (docs/decisions/0103 and 0133): the authors average g over clients; here each client takes its own, so
 nothing more leaves it. Their code chooses the model of the gradients by a rule of its own (g < 0.5); here the model of
 the entropies gives the gradients too. What a split leaves over goes to the classes with fewest labels.
 """
