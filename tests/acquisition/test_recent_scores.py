@@ -174,8 +174,8 @@ def test_a_distance_of_zero_counts_as_one_vote_in_the_ratio() -> None:
     assert np.argsort(-found).tolist() == [0, 3, 1, 2]
 
 
-def test_the_score_never_falls_as_one_distance_shrinks() -> None:
-    """D_g = 0.6 and D_l from 0.05 to 0, ten votes: no jump where the distance becomes exactly 0."""
+def test_the_ratio_has_no_jump_where_a_distance_becomes_zero() -> None:
+    """D_g = 0.6 and D_l from 0.05 to 0, ten votes: all below what one vote changes, 1 / 11."""
     d_local = np.array([0.05, 0.01, 1e-3, 1e-9, 0.0])
     p_kd = np.tile([1.0, 0.0], (5, 1))
     p_l, p_g = np.stack([1 - d_local, d_local], axis=1), np.tile([0.4, 0.6], (5, 1))
