@@ -151,6 +151,19 @@ def test_a_run_warns_of_a_client_that_decides_the_average(digits: DataSet, tmp_p
     assert notes["equal"] == []
 
 
+def test_ifal_counts_ties_and_fairfal_the_models_that_judged(digits: DataSet, tmp_path: Path) -> None:
+    """Clients of two classes on digits, about 170 candidates each: the score decides, not chance."""
+    ifal = run(tmp_path / "ifal", digits, strategy="ifal", rounds=3, clients=8)
+    assert [line["picks"] for line in ifal] == [0, 40, 40]
+    assert ifal[0]["picks_by_chance"] is None
+    assert all(line["picks_by_chance"] <= line["picks"] / 2 for line in ifal[1:])
+    assert all("judged_by" not in line for line in ifal)
+    fairfal = run(tmp_path / "fairfal", digits, strategy="fairfal", rounds=3, alone_epochs=5)
+    assert "judged_by" not in fairfal[0]
+    assert [sum(line["judged_by"].values()) for line in fairfal[1:]] == [4, 4]
+    assert all(set(line["judged_by"]) <= {"global", "alone"} for line in fairfal[1:])
+
+
 def test_picks_are_counted_with_those_that_ties_decided_and_by_class(digits: DataSet, tmp_path: Path) -> None:
     """Entropies differ between samples, so no pick is by chance; EV takes few values, so some are."""
     entropy = run(tmp_path / "a", digits, strategy="entropy", rounds=3)

@@ -9,7 +9,9 @@ from support import Site, blobs, ids, small_settings
 from torch import Tensor, nn
 
 from chase.acquisition.pool_view import Models, PoolView
-from chase.client.choose import ALONE_UNTIL, model_before, models, pool_view
+from chase.client.choose import ALONE_UNTIL, count_picks, model_before, models, pool_view
+from chase.client.context import Costs
+from chase.client.solved_head import SOLVED
 from chase.core.errors import SettingsError
 from chase.models.layers import Dropout
 from chase.models.net import Net, get_weights
@@ -142,6 +144,40 @@ def test_the_model_of_one_client_alone_starts_afresh_and_stops_when_its_labels_a
     view = pool_view(hopeless.context, hopeless.store.state, hopeless.order(2), hopeless.store.state.pools.unlabeled)
     view.probs("alone")
     assert view.inferences == len(view) + 4 * 6
+
+
+def test_the_teacher_of_the_distilled_model_is_the_model_as_received_with_its_solved_head() -> None:
+    """A solved head that is the trained one changes nothing; another one teaches something else."""
+    site = Site(small_settings(strategy="ifal"))
+    site.turn(1)
+    ids, features = site.store.state.pools.unlabeled, {}
+    head = {name: array for name, array in site.weights.items() if name.startswith("head.")}
+    for name, solved in {"none": {}, "the same": head, "other": {n: -a for n, a in head.items()}}.items():
+        order = site.order(2, extras={f"{SOLVED}{n}": a for n, a in solved.items()})
+        features[name] = pool_view(site.context, site.store.state, order, ids).features("distilled")
+    assert np.array_equal(features["none"], features["the same"])
+    assert not np.array_equal(features["none"], features["other"])
+
+
+@pytest.mark.parametrize(
+    ("groups", "chosen", "by_chance"),
+    [
+        (None, [0, 1], 1),  # the 5 at row 0 is the highest; one of the two 3s is drawn
+        ([0, 1, 2, 0], [0, 1], 0),  # each the highest of its group, alone in it
+        ([0, 1, 1, 0], [0, 1], 1),  # two 3s in one group
+        ([0, 1, 1, 0], [0, 1, 2], 0),  # both of them
+        ([-1, 1, 1, -1], [2], 1),
+    ],
+)
+def test_ties_are_counted_within_the_groups_of_a_strategy(
+    groups: list[int] | None, chosen: list[int], by_chance: int
+) -> None:
+    view = view_of(Normed())
+    view.scores = np.array([5.0, 3.0, 3.0, 1.0, 0.0, 0.0, 0.0, 0.0])
+    view.groups = None if groups is None else np.array([*groups, -1, -1, -1, -1])
+    costs = Costs()
+    count_picks(view, view.ids[chosen], costs)
+    assert (costs.picks, costs.ranked_picks, costs.chance_picks) == (len(chosen), len(chosen), by_chance)
 
 
 def same(a: dict[str, np.ndarray], b: dict[str, np.ndarray]) -> bool:

@@ -16,7 +16,7 @@ from chase.acquisition.fairfal import (
     trust_in_global,
 )
 from chase.acquisition.feal import apart, dirichlet_entropy, evidence, expected_entropy, feal, minmax
-from chase.acquisition.ifal import Ifal, distance, ifal, otsu, votes
+from chase.acquisition.ifal import Ifal, distance, ifal, one_vote, otsu, shares, votes
 from chase.core.randomness import rng
 from chase.learning.distillation import Distillation
 from chase.learning.training import Step
@@ -90,13 +90,23 @@ def test_odd_places_of_equal_classes_go_to_the_seed() -> None:
 
 
 def test_trust_by_hand() -> None:
-    """Balanced: class 0 has two samples, class 2 one, each class counts half."""
+    """Balanced: class 0 has two samples, class 2 one, each class counts half; class 1, without labels, is there too."""
     probs = np.array([[0.8, 0.1, 0.1], [0.6, 0.2, 0.2], [0.2, 0.2, 0.6]])
-    pi = balanced_prediction(probs, np.array([0, 0, 2]))
-    assert pi == pytest.approx([0.45, 0.375])
+    assert balanced_prediction(probs, np.array([0, 0, 2])) == pytest.approx([0.45, 0.175, 0.375])
     # d = ((0.6 - 0.2) / 0.8 + (0.4 - 0.4) / 0.8) / 2 = 1/4; g = 0.4 / 0.6
-    assert trust_in_global(np.array([0.6, 0.4]), np.array([0.2, 0.4])) == pytest.approx(1 - (0.25 + 2 / 3) / 2)
-    assert trust_in_global(np.zeros(2), np.zeros(2)) == 1.0
+    both = np.array([0, 1])
+    assert trust_in_global(np.array([0.6, 0.4]), np.array([0.2, 0.4]), both) == pytest.approx(1 - (0.25 + 2 / 3) / 2)
+    assert trust_in_global(np.zeros(2), np.zeros(2), both) == 1.0
+
+
+def test_trust_compares_the_models_in_all_classes_and_balance_in_the_labelled_ones() -> None:
+    """Labels of classes 0 and 1 of four.
+
+    d = (0 + 0 + (0.12 - 0.03) / 0.15 + (0.08 - 0.02) / 0.10) / 4 = 0.3, while the two labelled classes alone give 0;
+    g = 0.1 / 0.7, while all four classes would give 0.08 / 0.7.
+    """
+    pi_global, pi_alone = np.array([0.7, 0.1, 0.12, 0.08]), np.array([0.7, 0.1, 0.03, 0.02])
+    assert trust_in_global(pi_global, pi_alone, np.array([0, 1])) == pytest.approx(1 - (0.3 + 1 / 7) / 2)
 
 
 def test_gradient_k_centre_equals_the_distances_of_whole_gradients() -> None:
@@ -111,20 +121,67 @@ def test_gradient_k_centre_equals_the_distances_of_whole_gradients() -> None:
     assert picked.tolist() == [first, second]
 
 
-def test_votes_of_labelled_samples_for_their_nearest_candidates(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each votes for two of the candidates 0, 1, 2, 9: labelled at 0 (class 0), 2 (class 1) and 2.4 (class 1)."""
-    monkeypatch.setattr("chase.acquisition.ifal.VOTES", 2)
-    points, labelled = np.array([[0.0], [1.0], [2.0], [9.0]]), np.array([[0.0], [2.0], [2.4]])
+def test_votes_of_labelled_samples_for_their_nearest_candidates() -> None:
+    """Each votes for half of the candidates 0, 1, 2, 9: labelled at 0 (class 0), 2.1 (class 1) and 2.4 (class 1)."""
+    points, labelled = np.array([[0.0], [1.0], [2.0], [9.0]]), np.array([[0.0], [2.1], [2.4]])
     found = votes(points, labelled, np.array([0, 1, 1]), 2)
-    assert found.tolist() == [[1.0, 0.0], [1 / 3, 2 / 3], [0.0, 1.0], [0.5, 0.5]]
+    assert found.tolist() == [[1.0, 0.0], [1.0, 2.0], [0.0, 2.0], [0.0, 0.0]]
+    assert shares(found).tolist() == [[1.0, 0.0], [1 / 3, 2 / 3], [0.0, 1.0], [0.5, 0.5]]
+
+
+@pytest.mark.parametrize(("candidates", "reached"), [(1, 1), (2, 1), (24, 12), (250, 125), (498, 249), (900, 250)])
+def test_a_labelled_sample_votes_for_250_candidates_but_never_for_more_than_half(candidates: int, reached: int) -> None:
+    """With a vote for every candidate the three features would agree about all of them, whatever they are."""
+    points = np.arange(candidates, dtype=np.float64)[:, None]
+    assert votes(points, np.array([[0.0]]), np.array([0]), 1).sum() == reached
+
+
+def test_candidates_at_the_same_distance_all_get_the_vote() -> None:
+    """Two of four get a vote, but the second to fourth are equally far: no position in the array decides."""
+    points = np.array([[0.0], [2.0], [2.0], [2.0]])
+    assert votes(points, np.array([[0.0]]), np.array([1]), 2).tolist() == [[0.0, 1.0]] * 4
+    assert votes(np.ones((5, 3)), np.ones((2, 3)), np.array([0, 1]), 2).tolist() == [[1.0, 1.0]] * 5
 
 
 def test_ifal_by_hand() -> None:
-    """D_l = 0.5, D_g = 0.25: U1 = 2 * 0.75; U2 = 0.4. Where all agree the score is 0."""
+    """D_l = 0.5, D_g = 0.25, both above the least: U1 = 2 * 0.75; U2 = 0.4. Where all agree the score is 0."""
     p_l, p_g, p_kd = np.array([[1.0, 0.0]]), np.array([[0.25, 0.75]]), np.array([[0.5, 0.5]])
     assert distance(p_l, p_kd) == pytest.approx([0.5])
-    assert ifal(p_l, p_g, p_kd, np.array([[0.6, 0.4]])) == pytest.approx([2 * 0.75 * 0.4], rel=1e-4)
-    assert ifal(p_l, p_l, p_l, p_l).tolist() == [0.0]
+    least = np.array([0.1])
+    assert ifal(p_l, p_g, p_kd, np.array([[0.6, 0.4]]), least) == pytest.approx([2 * 0.75 * 0.4], rel=1e-12)
+    assert ifal(p_g, p_l, p_kd, np.array([[0.6, 0.4]]), least) == pytest.approx([2 * 0.75 * 0.35], rel=1e-12)
+    assert ifal(p_l, p_l, p_l, p_l, least).tolist() == [0.0]
+
+
+def test_what_one_vote_changes_is_by_the_model_with_fewest_votes() -> None:
+    """3, 1 and 9 votes: 1 / 2. No vote in one of them: 1. Nine in all: 1 / 10."""
+    local, glob = np.array([[2.0, 1.0], [4.0, 0.0], [9.0, 0.0]]), np.array([[1.0, 0.0], [0.0, 0.0], [4.0, 5.0]])
+    distilled = np.array([[9.0, 0.0], [1.0, 1.0], [8.0, 1.0]])
+    assert one_vote(local, glob, distilled) == pytest.approx([1 / 2, 1.0, 1 / 10])
+
+
+def test_a_distance_of_zero_counts_as_one_vote_in_the_ratio() -> None:
+    """Row 0: D_l = 0, D_g = 0.6, nine votes: ratio 0.6 / 0.1, U1 = 6 * 0.6; U2 = 0.5.
+
+    Row 1 has the same shares from one vote each: 0.6 / 0.5, U1 = 1.2 * 0.6. Row 2 has no vote in one of them: ratio 1.
+    Row 3, D_l = 0.5, D_g = 0.3, asks after row 0, but before rows 1 and 2, whose zero says little: 5/3 * 0.8 * 0.5.
+    """
+    p_kd = np.array([[1.0, 0.0]] * 3 + [[0.5, 0.5]])
+    p_l, p_g = np.array([[1.0, 0.0]] * 4), np.array([[0.4, 0.6]] * 3 + [[0.2, 0.8]])
+    least = np.array([1 / 10, 1 / 2, 1.0, 1 / 10])
+    found = ifal(p_l, p_g, p_kd, np.array([[0.5, 0.5]] * 4), least)
+    assert found == pytest.approx([6 * 0.6 * 0.5, 1.2 * 0.6 * 0.5, 0.6 * 0.5, 5 / 3 * 0.8 * 0.5], rel=1e-12)
+    assert np.argsort(-found).tolist() == [0, 3, 1, 2]
+
+
+def test_the_ratio_has_no_jump_where_a_distance_becomes_zero() -> None:
+    """D_g = 0.6 and D_l from 0.05 to 0, ten votes: all below what one vote changes, 1 / 11."""
+    d_local = np.array([0.05, 0.01, 1e-3, 1e-9, 0.0])
+    p_kd = np.tile([1.0, 0.0], (5, 1))
+    p_l, p_g = np.stack([1 - d_local, d_local], axis=1), np.tile([0.4, 0.6], (5, 1))
+    found = ifal(p_l, p_g, p_kd, np.tile([0.0, 1.0], (5, 1)), np.full(5, 1 / 11))
+    # the ratio is 0.6 * 11 for all, so only the sum of distances and U2 = 1 - D_l differ
+    assert found == pytest.approx(6.6 * (0.6 + d_local) * (1 - d_local), rel=1e-12)
 
 
 def test_otsus_threshold_lies_between_two_groups() -> None:
@@ -138,8 +195,14 @@ def test_otsus_threshold_lies_between_two_groups() -> None:
 def test_ifal_takes_one_of_each_cluster_above_the_threshold() -> None:
     scores = np.array([0.0, 0.0, 9.0, 8.0, 7.0, 9.5])
     features = np.array([[0.0], [0.0], [1.0], [1.1], [5.0], [1.05]])
-    assert sorted(Ifal().diverse(scores, features, 2, rng(0, "t")).tolist()) == [4, 5]
-    assert sorted(Ifal().diverse(scores, features, 5, rng(0, "t")).tolist())[1:] == [2, 3, 4, 5]  # too few: by rank
+    rows, groups = Ifal().diverse(scores, features, 2, rng(0, "t"))
+    assert sorted(rows.tolist()) == [4, 5]
+    assert groups is not None
+    assert groups[:2].tolist() == [-1, -1]
+    assert groups[2] == groups[3] == groups[5] != groups[4]
+    rows, groups = Ifal().diverse(scores, features, 5, rng(0, "t"))
+    assert sorted(rows.tolist())[1:] == [2, 3, 4, 5]  # too few: by rank
+    assert groups is None
 
 
 def test_distillation_by_hand() -> None:

@@ -11,6 +11,7 @@ import torch
 from support import blobs, simulate, small_settings
 
 from chase.acquisition.catalog import METHODS
+from chase.acquisition.fairfal import pseudo_classes
 from chase.acquisition.pool_view import PoolView
 from chase.annotation.behaviour import Behaviour
 from chase.client.choose import BEFORE, pool_view
@@ -32,17 +33,25 @@ class Bench:
     """A client in the middle of a run, with a counter of forward passes outside training."""
 
     def __init__(
-        self, name: str, *, classes: int = 3, held: int = 3, alike: bool = False, sharp: float = 1.0, seed: int = 0
+        self,
+        name: str,
+        *,
+        classes: int = 3,
+        held: int = 3,
+        alike: bool = False,
+        sharp: float = 1.0,
+        seed: int = 0,
+        count: int = COUNT,
     ) -> None:
         self.settings = small_settings(strategy=name, alone_epochs=3)
-        samples, _ = blobs(COUNT, classes=3)
+        samples, _ = blobs(count, classes=3)
         if alike:
-            samples = Samples(samples.inputs[:1].expand(COUNT, -1, -1, -1).contiguous(), mean=(0.4,), std=(0.25,))
+            samples = Samples(samples.inputs[:1].expand(count, -1, -1, -1).contiguous(), mean=(0.4,), std=(0.25,))
         spec = NetSpec("tiny-cnn", (1, 8, 8), classes, 0.0)
         self.net = build(spec, 0)
         self.net.kernels = "plain"  # so that every pass goes through the counted module
         labels = np.arange(LABELED) % held
-        state = ClientState.start(np.arange(COUNT), np.arange(LABELED), labels)
+        state = ClientState.start(np.arange(count), np.arange(LABELED), labels)
         watched = state.pools.unlabeled
         changes = np.zeros(watched.size, dtype=np.int64) if alike else rng(0, "ev").integers(0, 3, watched.size)
         self.state = replace(
@@ -131,6 +140,56 @@ def test_counts_every_inference_it_causes(name: str) -> None:
         assert bench.passed == 0
     else:
         assert bench.passed >= COUNT - LABELED or name == "hybrid"
+
+
+RANKED = {"+gev", "balanced-margin", "bald", "chase", "entropy", "ev", "ifal", "kafal", "ksas", "least-confidence"}
+RANKED |= {"ll4al", "margin", "number-class", "posterior", "tod"}
+
+
+@pytest.mark.parametrize("count", [COUNT, 640])
+@pytest.mark.parametrize("name", NAMES)
+def test_a_score_is_kept_and_tells_candidates_apart(name: str, count: int) -> None:
+    """On a small pool and on one of more than 500, where a labelled sample of IFAL votes for 250."""
+    bench = Bench(name, count=count)
+    view = bench.view()
+    chosen = bench.settings.acquisition.select(view, 5, rng(0, "select"))
+    assert view.scores is not None or name not in RANKED
+    if view.scores is not None:
+        assert view.scores.shape == (len(view),)
+        assert np.isfinite(view.scores).all()
+        assert np.unique(view.scores).size >= 3
+        picked = view.scores[np.searchsorted(view.ids, chosen)]
+        assert picked.mean() > view.scores.mean()
+
+
+@pytest.mark.parametrize("count", [COUNT, 640])
+def test_ifal_asks_for_the_best_of_its_clusters_by_the_published_score(count: int) -> None:
+    """Above Otsu's threshold, each pick the highest of its cluster; many candidates have a score above 0."""
+    bench = Bench("ifal", count=count)
+    view = bench.view()
+    rows = np.searchsorted(view.ids, bench.settings.acquisition.select(view, 3, rng(0, "select")))
+    scores, groups = view.scores, view.groups
+    assert scores is not None
+    assert groups is not None
+    assert (scores > 0).mean() > 0.3
+    assert (scores[groups >= 0].min()) > scores[groups < 0].max()
+    assert sorted(groups[rows].tolist()) == [0, 1, 2]
+    assert all(scores[row] == scores[groups == groups[row]].max() for row in rows)
+
+
+@pytest.mark.parametrize(("budget", "held"), [(6, 3), (7, 3), (6, 2)])
+def test_fairfal_asks_as_often_about_each_pseudo_class(budget: int, held: int) -> None:
+    """The quotas of a pool in which every pseudo-class has candidates enough, and the model that judged."""
+    bench = Bench("fairfal", held=held, count=200)
+    view = bench.view()
+    chosen = bench.settings.acquisition.select(view, budget, rng(0, "select"))
+    pseudo = pseudo_classes(view.features("global"), view.labeled_features("global"), view.labeled_classes)
+    assert (np.bincount(pseudo, minlength=3)[:held] >= budget).all()
+    asked = np.bincount(pseudo[np.searchsorted(view.ids, chosen)], minlength=3)
+    assert asked.sum() == budget
+    assert asked[held:].sum() == 0
+    assert asked[:held].max() - asked[:held].min() <= 1
+    assert view.judge in ("global", "alone")
 
 
 @pytest.fixture(scope="module")

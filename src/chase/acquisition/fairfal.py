@@ -1,4 +1,4 @@
-"""FairFAL (arXiv 2603.10341): equal quotas of pseudo-classes, then diversity among the uncertain of each.
+"""FairFAL (Zong et al., arXiv 2603.10341): equal quotas of pseudo-classes, then diversity among the uncertain of each.
 
 1. Every candidate gets a pseudo-class: the labelled class whose mean is nearest by cosine in the global model's
    features; classes without a label are left out.
@@ -7,10 +7,13 @@
    gradients of the last layer (as in BADGE), with the class's labelled samples as first centres.
 4. Entropy and gradients are the global model's if 1 - (d + g) / 2 > 0.75, else those of a model trained on this
    client's labels alone. On the labelled samples, each class weighing the same, pi_g and pi_l are the mean
-   predictions of both models; d is the mean over classes of |pi_g - pi_l| / (pi_g + pi_l), g = min pi_g / max pi_g.
+   predictions of both models; d is the mean over all classes of |pi_g - pi_l| / (pi_g + pi_l), and g = min pi_g /
+   max pi_g over the classes that the client has labels of. Which model it was is in ``judged_by`` of the round's
+   metrics.
 
-Departures: the authors average g over clients; here each client takes its own, so nothing more leaves it. Means over
-classes are over those that the client has labels of. What a split leaves over goes to the classes with fewest labels.
+Departures (docs/decisions/0103 and 0133): the authors average g over clients; here each client takes its own, so
+nothing more leaves it. Their code chooses the model of the gradients by a rule of its own (g < 0.5); here the model of
+the entropies gives the gradients too. What a split leaves over goes to the classes with fewest labels.
 """
 
 from __future__ import annotations
@@ -64,18 +67,17 @@ def quotas(sizes: Classes, labels: Classes, budget: int, rng: np.random.Generato
 
 
 def balanced_prediction(probs: NDArray[np.float64], labels: Classes) -> NDArray[np.float64]:
-    """Mean of probs (samples, classes) in which every class of ``labels`` weighs the same, over those classes."""
-    held = np.unique(labels)
-    mean = np.mean([probs[labels == c].mean(axis=0) for c in held], axis=0)[held]
+    """Mean (classes,) of probs (samples, classes) in which every class of ``labels`` weighs the same."""
+    mean = np.mean([probs[labels == c].mean(axis=0) for c in np.unique(labels)], axis=0)
     return np.asarray(mean, dtype=np.float64)
 
 
-def trust_in_global(pi_global: NDArray[np.float64], pi_local: NDArray[np.float64]) -> float:
-    """1 - (d + g) / 2 of mean predictions (classes,); 0 / 0 counts as 0."""
+def trust_in_global(pi_global: NDArray[np.float64], pi_local: NDArray[np.float64], held: Classes) -> float:
+    """1 - (d + g) / 2 of mean predictions (classes,), d over all classes, g over those ``held``; 0 / 0 counts as 0."""
     both = pi_global + pi_local
     d = float(np.where(both > 0, np.abs(pi_global - pi_local) / np.where(both > 0, both, 1.0), 0.0).mean())
-    top = float(pi_global.max())
-    g = float(pi_global.min()) / top if top > 0 else 0.0
+    top = float(pi_global[held].max())
+    g = float(pi_global[held].min()) / top if top > 0 else 0.0
     return 1.0 - (d + g) / 2.0
 
 
@@ -120,7 +122,7 @@ class FairFal:
         pseudo = pseudo_classes(pool.features("global"), pool.labeled_features("global"), pool.labeled_classes)
         sizes = np.bincount(pseudo, minlength=pool.num_classes)
         places = quotas(sizes, pool.class_counts, budget, rng)
-        judge = self.judge(pool)
+        judge = pool.judge = self.judge(pool)
         features = pool.features(judge)  # before the probabilities, which then need no pass of their own
         probs = pool.probs(judge)
         chosen = [
@@ -134,7 +136,8 @@ class FairFal:
         if pool.labeled_ids.size == 0:
             return "global"
         pi_global, pi_alone = (self.prediction(pool, which) for which in ("global", "alone"))
-        return "global" if trust_in_global(pi_global, pi_alone) > TRUST else "alone"
+        trust = trust_in_global(pi_global, pi_alone, np.unique(pool.labeled_classes))
+        return "global" if trust > TRUST else "alone"
 
     def prediction(self, pool: PoolView, which: Which) -> NDArray[np.float64]:
         """The mean prediction of a model on the labelled samples, classes balanced."""

@@ -67,6 +67,10 @@ class PoolView:
         self.labeled_ids, self.labeled_classes = labeled_ids, labeled_classes
         self.scores: NDArray[np.float64] | None = None
         """What a strategy that ranks by a score gave each candidate; for people who ask why."""
+        self.groups: NDArray[np.int64] | None = None
+        """The group of each candidate, where the best of several groups are taken: ties are counted within a group."""
+        self.judge: Which | None = None
+        """The model that decided, where a strategy chooses between two."""
         self.inferences = 0
         self.inferred = np.zeros(ids.size, dtype=bool)
         self._samples, self._models, self._net = samples, models, models.net

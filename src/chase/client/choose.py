@@ -106,11 +106,18 @@ def with_thoughts(context: ClientContext, order: RoundOrder, questions: list[Que
 
 
 def count_picks(view: PoolView, chosen: SampleIds, costs: Costs) -> None:
-    """Count what was picked and, where a score ranked the candidates, what the tie-break decided."""
+    """Count what was picked and, where a score ranked the candidates, what the tie-break decided; and who judged."""
     costs.picks += chosen.size
+    if view.judge is not None:
+        costs.judges[view.judge] = costs.judges.get(view.judge, 0) + 1
     if view.scores is not None:
         costs.ranked_picks += chosen.size
-        costs.chance_picks += picks_by_chance(view.scores, view.scores[np.searchsorted(view.ids, chosen)])
+        rows = np.searchsorted(view.ids, chosen)
+        groups = np.zeros(len(view), dtype=np.int64) if view.groups is None else view.groups
+        costs.chance_picks += sum(
+            picks_by_chance(view.scores[groups == group], view.scores[rows[groups[rows] == group]])
+            for group in np.unique(groups[rows])
+        )
 
 
 def checked(choice: ArrayLike, view: PoolView, budget: int, strategy: str) -> SampleIds:
@@ -202,12 +209,12 @@ def train_alone(context: ClientContext, state: ClientState, order: RoundOrder) -
 def train_distilled(
     context: ClientContext, state: ClientState, order: RoundOrder, local: Weights
 ) -> tuple[Weights, int]:
-    """The local model trained on with the global one as its teacher, and the passes outside training."""
+    """The local model trained on with the one received as its teacher, and the passes outside training."""
     labeled = state.pools.labeled
     if labeled.size == 0:
         return local, 0
     rows = context.samples.rows(labeled)
-    set_weights(context.net, order.weights)
+    set_weights(context.net, received_model(order))
     teacher = logits(context.net, context.samples, rows)
     set_weights(context.net, local)
     job = training.TrainingTask(

@@ -10,7 +10,7 @@ from torch import nn
 from chase.annotation.behaviour import Behaviour
 from chase.client.spec import net_spec
 from chase.client.state import ClientState
-from chase.core.messages import ClientId
+from chase.core.messages import JUDGED_BY, ClientId
 from chase.core.pools import SampleIds
 from chase.core.timing import Stopwatch
 from chase.data.resident import Samples
@@ -29,6 +29,8 @@ class Costs:
     """Those of them that a score ranked."""
     chance_picks: int = 0
     """Those of the ranked that the tie-break decided."""
+    judges: dict[str, int] = field(default_factory=dict)
+    """Requests that each model decided, of strategies that choose between two."""
     inferred: list[SampleIds] = field(default_factory=list)
     stopwatch: Stopwatch = field(default_factory=Stopwatch)
 
@@ -72,5 +74,6 @@ def turn_metrics(state: ClientState, costs: Costs) -> dict[str, float]:
             "second_opinions": float(state.opinions),
             "second_opinions_waiting": float(state.opinions_waiting),
         }
+    metrics |= {f"{JUDGED_BY}{model}": float(count) for model, count in costs.judges.items()}
     metrics |= {f"pool_{name}": float(size) for name, size in state.pools.sizes().items()}
     return metrics | {f"seconds_{phase}": seconds for phase, seconds in costs.stopwatch.seconds.items()}

@@ -17,6 +17,9 @@ ClientId = int
 FORMAT = 1
 """Version of the messages and of everything that is read back."""
 
+JUDGED_BY = "judged_by_"
+"""Prefix of an update's metrics that count the requests which each model decided; a federation's sites send none."""
+
 
 @dataclass(frozen=True)
 class RoundOrder:

@@ -6,7 +6,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from chase.core.messages import ClientId, ClientUpdate
+from chase.core.messages import JUDGED_BY, ClientId, ClientUpdate
 from chase.core.timing import Stopwatch
 from chase.run.client_counts import ClientCounts
 from chase.settings import Settings
@@ -97,9 +97,20 @@ def round_metrics(round: int, updates: Sequence[ClientUpdate], counts: ClientCou
         "picks": picks,
         "picks_by_chance": by_chance if ranked else None,
         "took_part": len(updates),
+        **judged_by(updates),
         **mean_loss(updates),
         **counts.metrics(),
     }
+
+
+def judged_by(updates: Sequence[ClientUpdate]) -> Metrics:
+    """How many requests each model decided; nothing where no strategy chose between models."""
+    counts: dict[str, int] = {}
+    for name, value in (item for update in updates for item in update.metrics.items()):
+        if name.startswith(JUDGED_BY):
+            model = name.removeprefix(JUDGED_BY)
+            counts[model] = counts.get(model, 0) + int(value)
+    return {"judged_by": dict(sorted(counts.items()))} if counts else {}
 
 
 def mean_loss(updates: Sequence[ClientUpdate]) -> Metrics:
