@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from chase.data.resident import Samples
 from chase.learning import steppers, training
+from chase.learning.distillation import Distillation
 from chase.learning.fused import FusedNet, fused_for
 from chase.learning.fused.compiled import CompiledNet
 from chase.learning.fused.conv import FACTORS
@@ -76,7 +77,7 @@ def first_step(stepper: training.Stepper, size: int, epoch: int, epochs: int) ->
     """The step that the first epoch of ``train`` takes, as if it were another epoch's."""
     draw = training.rng(0, "batches", 1, 2)
     take = torch.from_numpy(draw.permutation(size))
-    return stepper.step(take, training.Step(epoch, epochs))
+    return stepper.step(take, training.Step(epoch, epochs, take))
 
 
 def assert_same_changes(fast: nn.Module, slow: nn.Module, start: nn.Module) -> None:
@@ -114,6 +115,44 @@ def test_a_step_equals_autograd(name: str, dropout: float, aligned: bool, decay:
 
     assert_same_changes(net, plain, make(name, dropout))
     assert fused_outcome.loss == pytest.approx(plain_loss, rel=1e-5)
+
+
+@pytest.mark.parametrize("name", SHAPES)
+@pytest.mark.parametrize("dropout", [0.0, 0.5])
+def test_a_step_of_distillation_equals_autograd(name: str, dropout: float) -> None:
+    samples, net, plain = make_samples(name), make(name, dropout), make(name, dropout)
+    teacher = 3 * torch.randn(7, CLASSES, generator=torch.Generator().manual_seed(1))
+    plan = training.TrainingOptions(1, 7, 1.0, 0.0, 0.1, 0.0)
+    job = training.TrainingTask(samples, torch.arange(7), torch.arange(7), torch.arange(0), None, False, 0, (1, 2))
+    stepper = training.make_stepper(net, job, plan, Distillation(teacher, 0.9, 4.0))
+    compiled = isinstance(fused_for(net), CompiledNet)
+    assert isinstance(stepper, training.FusedStepper if compiled else training.PlainStepper)
+    if not compiled:
+        replay(net, name, 7)
+    loss = first_step(stepper, 7, 0, 1)
+    stepper.finish()
+
+    plain.kernels = "plain"
+    slow = training.PlainStepper(plain, job, plan, Distillation(teacher, 0.9, 4.0))
+    replay(plain, name, 7)
+    assert loss == pytest.approx(first_step(slow, 7, 0, 1), rel=1e-5)
+    assert_same_changes(net, plain, make(name, dropout))
+
+
+def test_distillation_beside_alignment_is_left_to_autograd() -> None:
+    job = training.TrainingTask(
+        make_samples("tiny-cnn"),
+        torch.arange(7),
+        torch.arange(7),
+        torch.arange(20, 40),
+        an_alignment(),
+        False,
+        0,
+        (1, 2),
+    )
+    distilled = Distillation(torch.zeros(7, CLASSES), 0.9, 4.0)
+    plan = training.TrainingOptions(1, 7, 0.1, 0.0, 0.0, 0.7)
+    assert isinstance(training.make_stepper(make("tiny-cnn", 0.0), job, plan, distilled), training.PlainStepper)
 
 
 @pytest.mark.parametrize("name", SHAPES)

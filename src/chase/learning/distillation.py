@@ -10,7 +10,8 @@ from collections.abc import Sequence
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from chase.learning.training import Step
+from chase.learning.fused import Soft
+from chase.learning.task import Step
 
 
 class Distillation:
@@ -22,6 +23,10 @@ class Distillation:
     def parameters(self) -> Sequence[nn.Parameter]:
         """None beyond the network's."""
         return ()
+
+    def soft(self) -> Soft:
+        """The same for the hand-written steps."""
+        return Soft(F.softmax(self._teacher / self._temperature, 1).contiguous(), self._weight, self._temperature)
 
     def loss(self, net: nn.Module, outputs: Tensor, y: Tensor, step: Step) -> Tensor:
         """Both parts, mean over the batch."""

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from chase.core.randomness import fold, rng
 from chase.data.resident import Samples
 from chase.learning.augment import crop_and_flip
+from chase.learning.distillation import Distillation
 from chase.learning.fused import Fused, Prepared, Watched
 from chase.learning.inference import fused_logits, logits
 from chase.learning.losses import Alignment, AlignOn, alignment_loss
@@ -176,11 +177,16 @@ class PlainStepper:
 
 
 class FusedStepper:
-    """The same steps by ``chase.learning.fused``: cross-entropy, ranked losses and alignment on small networks."""
+    """The same steps by ``chase.learning.fused``: cross-entropy, ranked losses and alignment on small networks.
 
-    def __init__(self, fused: Fused, job: TrainingTask, plan: TrainingOptions, labeled: RankingLoss | None) -> None:
-        self._fused, self._job, self._plan, self._labeled = fused, job, plan, labeled
-        self._ranking = None if labeled is None else labeled.fused()
+    Where it takes several steps at once, also distillation.
+    """
+
+    def __init__(self, fused: Fused, job: TrainingTask, plan: TrainingOptions, labeled: LabeledLoss | None) -> None:
+        self._fused, self._job, self._plan = fused, job, plan
+        self._labeled = labeled if isinstance(labeled, RankingLoss) else None
+        self._ranking = None if self._labeled is None else self._labeled.fused()
+        self._soft = labeled.soft() if isinstance(labeled, Distillation) else None
         fused.load()
         if self._ranking is not None:
             self._ranking.load()
@@ -196,6 +202,8 @@ class FusedStepper:
     def step(self, take: Tensor, step: Step) -> float:
         """One fused forward, backward and update."""
         plan = self._plan
+        if self._soft is not None:
+            return self.epoch([take], step.epoch, step.epochs) / take.numel()
         batches = [(self._x, take.numpy())]
         alignment = None
         if self._alignment is not None and self._draw is not None:
@@ -236,6 +244,7 @@ class FusedStepper:
                 self._watched_in(len(positions), size),
                 plan.mu,
                 (plan.lr, plan.momentum, plan.weight_decay),
+                self._soft,
             )
             for loss in losses.tolist() if epoch == epochs - 1 else ():
                 total += loss * size

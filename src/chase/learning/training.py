@@ -21,8 +21,9 @@ from torch import Tensor, nn
 from chase.core.errors import TrainingError
 from chase.core.randomness import rng
 from chase.core.timing import Stopwatch
+from chase.learning.distillation import Distillation
 from chase.learning.fused import fused_for
-from chase.learning.steppers import FusedStepper, PlainStepper, Stepper
+from chase.learning.steppers import FusedStepper, PlainStepper, Stepper, alignment_in_use
 from chase.learning.task import (
     BalancedCrossEntropy,
     CrossEntropy,
@@ -61,8 +62,11 @@ def make_stepper(net: nn.Module, job: TrainingTask, plan: TrainingOptions, label
         labeled = BalancedCrossEntropy(job.labels)
     plain = plan.optimizer != "sgd" or plan.prox != 0.0 or plan.device != "cpu" or plan.augment or by_features
     fused = None if plain else fused_for(net)
-    if fused is not None and (labeled is None or (fused.gives_blocks and isinstance(labeled, RankingLoss))):
-        return FusedStepper(fused, job, plan, labeled)
+    if fused is not None:
+        ranks = isinstance(labeled, RankingLoss) and fused.gives_blocks
+        distils = isinstance(labeled, Distillation) and fused.steps_at_once and alignment_in_use(job, plan) is None
+        if labeled is None or ranks or distils:
+            return FusedStepper(fused, job, plan, labeled)
     return PlainStepper(net, job, plan, labeled)
 
 

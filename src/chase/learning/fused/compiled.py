@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from chase.core.errors import SettingsError
 from chase.learning.fused.compiled_buffers import CompiledBuffers, size_of
-from chase.learning.fused.dense import FusedLayers, Prepared, Watched
+from chase.learning.fused.dense import FusedLayers, Prepared, Soft, Watched
 from chase.learning.fused.form import Form
 from chase.learning.fused.predictor import FusedRanking
 from chase.learning.fused.sizes import Pair, sizes_read
@@ -133,7 +133,7 @@ class CompiledNet(FusedLayers[CompiledBuffers]):
         directions, aligned = alignment or (None, None)
         loss = float(
             call.chase_loss(
-                b.address, len(labels), labels.data_ptr(), _address(directions), _address(aligned), None, mu
+                b.address, len(labels), labels.data_ptr(), _address(directions), _address(aligned), None, mu, None, None
             )
         )
         if loss == -1.0:
@@ -156,6 +156,7 @@ class CompiledNet(FusedLayers[CompiledBuffers]):
         watched: Watched | None,
         mu: float,
         sgd: tuple[float, float, float],
+        soft: Soft | None = None,
     ) -> NDArray[np.float64]:
         """Several steps of one size without a loss-prediction module, see ``FusedLayers.steps``."""
         count, labelled = positions.shape
@@ -169,6 +170,9 @@ class CompiledNet(FusedLayers[CompiledBuffers]):
             order.samples, order.positions = samples.ctypes.data, positions[here].ctypes.data
             order.labels, order.losses = labels[here].ctypes.data, losses[here].ctypes.data
             order.masks, order.masks_to, order.mask_bytes = masks.ctypes.data, b.masks.ctypes.data, b.masks.size
+            if soft is not None:
+                order.soft.targets, order.soft.weight = soft.targets.data_ptr(), soft.weight
+                order.soft.temperature = soft.temperature
             if watched is not None:
                 order.watched, order.others_total = watched.picks.shape[1], len(watched.samples)
                 order.others, order.picks = watched.samples.ctypes.data, watched.picks[here].ctypes.data

@@ -38,6 +38,15 @@ class Watched(NamedTuple):
     """(samples,)"""
 
 
+class Soft(NamedTuple):
+    """What a teacher says of the labelled samples, which they learn beside their labels (``distillation.py``)."""
+
+    targets: Tensor
+    """(samples, classes): softmax(outputs / temperature)"""
+    weight: float
+    temperature: float
+
+
 class DenseBuffers:
     """Everything that the linear layers need for one batch size."""
 
@@ -217,6 +226,7 @@ class FusedLayers(FlatParameters, Generic[B]):
         watched: Watched | None,
         mu: float,
         sgd: tuple[float, float, float],
+        soft: Soft | None = None,
     ) -> NDArray[np.float64]:
         """As many steps as there are rows of positions and labels; with the samples, the same as ``step`` for each.
 

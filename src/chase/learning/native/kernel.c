@@ -77,9 +77,11 @@ EXPORT void chase_backward(const Net *net, int64_t path, const Sgd *sgd, const f
 /* the gradient of the loss at the logits; returns the loss, or -1 where a label is no class.
 
 Cross-entropy of the first `labelled` samples; of the others mu * the mean over the aligned of softplus(<f / |f|, D>).
-`picks`: which rows of `directions` and `aligned` are theirs; NULL: the first ones. */
+`picks`: which rows of `directions` and `aligned` are theirs; NULL: the first ones. With `soft` the labelled also learn
+its rows `positions`: (1 - weight) * cross-entropy + weight * temperature^2 * KL(targets || softmax(z / temperature)). */
 EXPORT double chase_loss(const Net *net, int64_t labelled, const int64_t *labels, const float *directions,
-                         const float *aligned, const int64_t *picks, float mu) {
+                         const float *aligned, const int64_t *picks, float mu, const Soft *soft,
+                         const int64_t *positions) {
     const Linear *last = net->linear + net->linears - 1;
     int64_t classes = last->out, watched = directions ? net->batch - labelled : 0;
     double loss = 0.0;
@@ -90,8 +92,21 @@ EXPORT double chase_loss(const Net *net, int64_t labelled, const int64_t *labels
         for (int64_t c = 1; c < classes; c++) most = z[c] > most ? z[c] : most;
         for (int64_t c = 0; c < classes; c++) sum += g[c] = expf(z[c] - most);
         for (int64_t c = 0; c < classes; c++) g[c] /= sum;
-        loss -= log(fmaxf(g[labels[s]], 1e-30f)) / (double)labelled;
+        double entropy = log(fmaxf(g[labels[s]], 1e-30f)) / (double)labelled;
         g[labels[s]] -= 1.0f;
+        if (soft && soft->targets) {
+            const float *t = soft->targets + positions[s] * classes, w = soft->weight, heat = soft->temperature;
+            double apart = 0.0;
+            float softened = 0.0f;
+            for (int64_t c = 0; c < classes; c++) softened += expf((z[c] - most) / heat);
+            for (int64_t c = 0; c < classes; c++) {
+                float p = expf((z[c] - most) / heat) / softened;
+                if (t[c] > 0.0f) apart += t[c] * (log(t[c]) - ((z[c] - most) / heat - log(softened)));
+                g[c] = (1.0f - w) * g[c] + w * heat * (p - t[c]);
+            }
+            entropy = (1.0 - w) * entropy - w * heat * heat * apart / (double)labelled;
+        }
+        loss -= entropy;
         for (int64_t c = 0; c < classes; c++) g[c] /= (float)labelled;
     }
     float total = 0.0f;
@@ -120,7 +135,7 @@ EXPORT int64_t chase_steps(const Net *net, int64_t path, const Sgd *sgd, const S
         chase_pack(net, path);
         chase_forward(net, path, 1, 1);
         s->losses[i] = chase_loss(net, s->labelled, s->labels + i * s->labelled, picks ? s->directions : NULL, s->aligned,
-                                  picks, s->mu);
+                                  picks, s->mu, &s->soft, s->positions + i * s->labelled);
         if (s->losses[i] == -1.0) return -2;
         chase_backward(net, path, sgd, NULL, 0);
     }

@@ -63,6 +63,12 @@ class Sgd(Structure):
     _fields_ = (("rate", c_float), ("momentum", c_float), ("decay", c_float))
 
 
+class Soft(Structure):
+    """A teacher's softened outputs."""
+
+    _fields_ = (("targets", c_void_p), ("weight", c_float), ("temperature", c_float))
+
+
 class Steps(Structure):
     """Several steps of one size."""
 
@@ -73,6 +79,7 @@ class Steps(Structure):
         *((name, c_void_p) for name in ("positions", "labels", "picks", "directions", "aligned", "masks", "masks_to")),
         ("mask_bytes", c_int64),
         ("losses", c_void_p),
+        ("soft", Soft),
         ("mu", c_float),
     )
 
@@ -82,7 +89,7 @@ SIGNATURES = {
     "chase_fill": ([c_void_p, c_void_p, c_int64, c_void_p, c_int64, c_int64], c_int64),
     "chase_pack": ([c_void_p, c_int64], None),
     "chase_forward": ([c_void_p, c_int64, c_int64, c_int64], None),
-    "chase_loss": ([c_void_p, c_int64, c_void_p, c_void_p, c_void_p, c_void_p, c_float], c_double),
+    "chase_loss": ([c_void_p, c_int64, c_void_p, c_void_p, c_void_p, c_void_p, c_float, c_void_p, c_void_p], c_double),
     "chase_backward": ([c_void_p, c_int64, c_void_p, c_void_p, c_int64], None),
     "chase_steps": ([c_void_p, c_int64, c_void_p, c_void_p], c_int64),
     "chase_prepare": ([c_void_p, c_void_p, c_int64, c_int64, c_int64, c_int64, c_void_p], None),

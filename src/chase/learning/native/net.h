@@ -57,6 +57,12 @@ typedef struct {
     float rate, momentum, decay;
 } Sgd;
 
+/* a teacher's softened outputs, which the labelled samples learn beside their labels */
+typedef struct {
+    const float *targets; /* (total, classes): softmax(outputs / temperature); NULL: labels alone */
+    float weight, temperature;
+} Soft;
+
 /* several steps of one size on labelled samples and, with alignment, as many draws of watched ones */
 typedef struct {
     int64_t count, labelled, watched; /* steps; samples of each step */
@@ -70,5 +76,6 @@ typedef struct {
     uint8_t *masks_to;                      /* where a step reads its masks */
     int64_t mask_bytes;
     double *losses; /* (count) */
+    Soft soft;
     float mu;
 } Steps;
