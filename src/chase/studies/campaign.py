@@ -32,22 +32,21 @@ class Planned:
 
 
 BOTH, SHORT = ("mnist", "cifar10"), ("FedRandom",)
-NORMALISED = Options(("cifar10",), SHORT, rounds=20, seeds=2)
+STATISTICS, EQUAL = {"normalisation": "statistics"}, {"client_weights": "equal"}
 
 CAMPAIGN = (
     Planned("why", Options(("mnist",), rounds=60, seeds=6), "why"),
     Planned("why", Options(("cifar10",), rounds=60, seeds=6), "why"),
     Planned("why", Options(("digits",), rounds=60, seeds=6), "why"),
+    Planned("ablation", Options(("cifar10",), SHORT, rounds=60, seeds=6, changes=STATISTICS), "why"),
     Planned("ablation", Options(("mnist",), rounds=200, seeds=6), "why"),
-    Planned("ablation", Options(("mnist",), rounds=200, seeds=6, changes={"client_weights": "equal"}), "why"),
+    Planned("ablation", Options(("mnist",), rounds=200, seeds=6, changes=EQUAL), "why"),
     Planned("few-labels", Options(seeds=10), "few-labels"),
-    Planned("ablation", NORMALISED, "normalisation"),
-    Planned("ablation", Options(("cifar10",), SHORT, 20, 2, changes={"normalisation": "statistics"}), "normalisation"),
-    Planned("authors", Options(rounds=60, seeds=3), "authors"),
+    Planned("authors", Options(rounds=60, seeds=3), "why"),
     Planned("ablation", Options(("cifar10",), rounds=200, seeds=3), "why"),
     Planned("ablation", Options(("emnist",), rounds=30, seeds=3), "emnist"),
     Planned("ablation", Options(BOTH, rounds=60, seeds=3, changes={"behaviour": "AbCo"}), "abco"),
-    Planned("strong", Options(rounds=60, seeds=6), "strong"),
+    Planned("strong", Options(rounds=60, seeds=6), "why"),
     Planned("ablation", Options(("cifar100",), SHORT, rounds=2, seeds=1), "cifar100"),
     Planned("shakespeare", Options(arms=SHORT, rounds=5, seeds=1, changes={"clients": 10}), "shakespeare"),
 )
