@@ -37,7 +37,7 @@ STATISTICS, EQUAL = {"normalisation": "statistics"}, {"client_weights": "equal"}
 CAMPAIGN = (
     Planned("why", Options(("mnist",), rounds=60, seeds=6), "why"),
     Planned("why", Options(("cifar10",), rounds=60, seeds=6), "why"),
-    Planned("why", Options(("digits",), rounds=60, seeds=6), "why"),
+    Planned("why", Options(("digits",), rounds=14, seeds=6), "why"),
     Planned("ablation", Options(("cifar10",), SHORT, rounds=60, seeds=6, changes=STATISTICS), "why"),
     Planned("ablation", Options(("mnist",), rounds=200, seeds=6), "why"),
     Planned("ablation", Options(("mnist",), rounds=200, seeds=6, changes=EQUAL), "why"),
