@@ -25,11 +25,11 @@ from chase.studies.hypothesis_tests import (
     groups_of,
     last_rounds,
 )
-from chase.studies.observations import above_even, above_half, most_willing, never_together, zero_share
+from chase.studies.observations import above_even, above_half, most_willing, never_together, pull, pulled, zero_share
 from chase.studies.overview import MOST_NAMED, conditions, main_table, three_sentences
 from chase.studies.plan import Options, StudyJob, plan
 from chase.studies.results import SceneResult, StudyResult
-from chase.studies.why_page import accuracies, beside_paper, picks_table, seen_by_ev, why_page
+from chase.studies.why_page import accuracies, beside_paper, picks_table, pulled_table, seen_by_ev, why_page
 
 POOLS = {"labeled": 10, "unlabeled": 90, "asked": 0, "dormant": 0, "set_aside": 0}
 
@@ -275,6 +275,39 @@ def test_what_ev_can_see_by_hand() -> None:
     assert shown[0] == ["MNIST", "weights by labels", "FedRandom", "1", NONE, NONE, "75", "33"], "the control"
     assert shown[1] == row
     assert seen_by_ev([group("FedRandom", "labelled", [0.5])]).rows == []
+
+
+def test_to_whose_classes_a_model_is_pulled_by_hand() -> None:
+    """Client 0 asks most and holds classes 0 and 1: 30 of 40 samples are taken for these, 20 belong to them.
+
+    Recall: 10 of 10, 9 of 10, then 5 and 4 of 10.
+    """
+    matrix = [[10, 0, 0, 0], [1, 9, 0, 0], [5, 0, 5, 0], [0, 5, 1, 4]]
+    run = replace(
+        run_of([0.1] * 6, 0, "random"),
+        selections=[*asked(0, 0, 0, 3), *asked(1, 0)],
+        confusion={"matrix": matrix},
+        coverage={"held": [[5, 5, 0, 0], [0, 0, 5, 5]]},
+    )
+    assert pulled(run, {0}) == pytest.approx((75.0, 50.0, 95.0, 45.0))
+    assert pull(run) == pytest.approx(25.0)
+    assert np.isnan(pulled(run, {0, 1})).all(), "they hold all classes"
+    assert np.isnan([*pulled(run, set()), *pulled(run_of([0.1], 0), {0})]).all()
+    even = replace(run, confusion={"matrix": (10 * np.eye(4)).tolist()}, settings={**run.settings, "strategy": "ev"})
+    settings = load("mnist", {}).model_dump()
+    groups = [
+        Group("FedRandom", settings, MethodRuns("FedRandom", [run])),
+        Group("EV", settings, MethodRuns("EV", [even])),
+        Group("no labels", settings, MethodRuns("no labels", [replace(run, selections=[])])),
+    ]
+    rows = pulled_table(groups).texts
+    assert [row[2:] for row in rows] == [
+        ["FedRandom", "1", "75", "50", "95", "45"],
+        ["EV", "1", "50", "50", "100", "100"],
+        ["no labels", "1", "75", "50", "95", "45"],
+    ]
+    found = {f.hypothesis.key: f.difference.values.tolist() for f in findings_of(groups)}
+    assert (found["H22"], found["H23"], found["H24"]) == ([25.0], [-25.0], [])
 
 
 def test_our_figures_stand_beside_those_of_the_paper() -> None:

@@ -12,7 +12,7 @@ from typing import Any
 
 from chase.report.runs import RunData
 from chase.studies.few_labels import FEW, MANY, SMALL
-from chase.studies.observations import above_even, above_half
+from chase.studies.observations import above_even, above_half, pull
 
 Changed = Mapping[str, Any]
 
@@ -37,7 +37,7 @@ class Hypothesis:
     less: Where
     data: tuple[str, ...] = ("mnist", "cifar10")
     measure: Callable[[RunData], float] | None = None
-    """Claimed to be above 0 in the runs of ``more``, where it is not accuracies that are compared."""
+    """What is compared where it is not accuracies; claimed to be above 0 where ``less`` is ``more``."""
     beyond: tuple[Where, Where] | None = None
     """A second pair: the difference is claimed to be larger than that one."""
     question: str = ""
@@ -84,6 +84,7 @@ ALIGNMENT = "What alignment adds"
 CODE = "What the authors' code does differently"
 INPUTS = "What the scale of the inputs does"
 SIGHT = "What EV can see"
+PULL = "To whose classes the model is pulled"
 
 
 def _on(question: str, *hypotheses: Hypothesis) -> tuple[Hypothesis, ...]:
@@ -282,7 +283,38 @@ _SIGHT = _on(
         above_even,
     ),
 )
-HYPOTHESES = (*_LABELS, *_SELECTION, *_ALIGNMENT, *_CODE, *_INPUTS, *_SIGHT)
+_PULL = _on(
+    PULL,
+    Hypothesis(
+        "H22",
+        "Weights by labels pull the model to the classes of the most willing clients: with random selection it takes "
+        "more samples for these classes than belong to them (points)",
+        "weights by labels pull the model to the classes of the most willing clients",
+        Where(RANDOM),
+        Where(RANDOM),
+        ("mnist",),
+        pull,
+    ),
+    Hypothesis(
+        "H23",
+        "EV pulls harder than random selection, weights by labels (points)",
+        "EV pulls the model harder to these classes than random selection",
+        Where(EV),
+        Where(RANDOM),
+        ("mnist",),
+        pull,
+    ),
+    Hypothesis(
+        "H24",
+        "With random selection, weights by labels pull harder than equal weights (points)",
+        "weights by labels pull harder than equal weights",
+        Where(RANDOM),
+        Where(RANDOM, EQUAL),
+        ("mnist",),
+        pull,
+    ),
+)
+HYPOTHESES = (*_LABELS, *_SELECTION, *_ALIGNMENT, *_CODE, *_INPUTS, *_SIGHT, *_PULL)
 """In the order of the page."""
 
 

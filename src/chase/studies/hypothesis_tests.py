@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import product
 from typing import Any
 
@@ -145,7 +146,7 @@ def compare(groups: Sequence[Group], hypothesis: Hypothesis, data: str) -> Findi
     """More minus less, by seed; of several pairs of groups that fit, the one with most seeds, then most rounds."""
     found = [Finding(hypothesis, data, Difference(hypothesis.key, np.empty(0)))]
     for more in candidates(groups, data, hypothesis.more):
-        if hypothesis.measure is not None:
+        if hypothesis.measure is not None and hypothesis.less == hypothesis.more:
             values = np.array([hypothesis.measure(run) for run in more.method.runs])
             found.append(
                 Finding(hypothesis, data, Difference(hypothesis.key, values[np.isfinite(values)]), more.rounds)
@@ -163,7 +164,8 @@ def compare(groups: Sequence[Group], hypothesis: Hypothesis, data: str) -> Findi
 def difference_of(hypothesis: Hypothesis, data: str, groups: Sequence[Group]) -> Finding:
     """The first of the groups minus the second, by seed; of four, minus what the third has more than the fourth."""
     end = min(group.rounds for group in groups)
-    by_seed = [{run.seed: last_rounds(run, end) for run in group.method.runs} for group in groups]
+    of_run = hypothesis.measure or partial(last_rounds, end=end)
+    by_seed = [{run.seed: of_run(run) for run in group.method.runs} for group in groups]
     shared = sorted(set.intersection(*(set(values) for values in by_seed)))
     signs = (1, -1, -1, 1)
     values = np.array([sum(s * own[seed] for s, own in zip(signs, by_seed, strict=False)) for seed in shared])

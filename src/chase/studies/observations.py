@@ -1,4 +1,8 @@
-"""What EV can see: how often it had nothing to tell candidates apart by, and where the global model errs."""
+"""What EV can see, and to whose classes the global model is pulled.
+
+How often EV had nothing to tell candidates apart by, where the global model errs, and how often it takes samples for
+classes of the clients that label most.
+"""
 
 from __future__ import annotations
 
@@ -37,6 +41,31 @@ def never_together(run: RunData) -> tuple[float, float]:
     errors = matrix[pairs].sum()
     share = 100 * float(matrix[apart].sum() / errors) if errors else float("nan")
     return share, 100 * float(apart.sum() / pairs.sum())
+
+
+def pulled(run: RunData, willing: set[int]) -> tuple[float, float, float, float]:
+    """Of the classes that these clients hold, in percent of the test samples at the end: taken for one of them, being
+    one of them, recall of theirs, recall of the others.
+
+    NaN where the run has no confusion matrix of its end, or where these clients hold all classes or none.
+    """
+    matrix = np.array(run.confusion.get("matrix", []), dtype=np.float64)
+    holds = np.array(run.coverage.get("held", []), dtype=np.int64) > 0
+    nothing = (float("nan"),) * 4
+    if matrix.ndim != 2 or holds.ndim != 2 or holds.shape[1] != matrix.shape[0]:
+        return nothing
+    theirs = holds[[client for client in sorted(willing) if client < len(holds)]].any(axis=0)
+    if theirs.all() or not theirs.any():
+        return nothing
+    recall = 100 * np.diag(matrix) / np.maximum(matrix.sum(axis=1), 1)
+    taken, being = (100 * float(matrix.sum(axis=axis)[theirs].sum() / matrix.sum()) for axis in (0, 1))
+    return taken, being, float(recall[theirs].mean()), float(recall[~theirs].mean())
+
+
+def pull(run: RunData) -> float:
+    """Points by which more samples are taken for classes of the clients that asked most than belong to them."""
+    taken, being, _, _ = pulled(run, most_willing(run))
+    return taken - being
 
 
 def above_half(run: RunData) -> float:
