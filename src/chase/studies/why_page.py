@@ -142,8 +142,8 @@ VERDICTS_NOTE = (
         f"{question[0].lower()}{question[1:]} ({', '.join(h.key for h in HYPOTHESES if h.question == question)})"
         for question in dict.fromkeys(h.question for h in HYPOTHESES)
     )
-    + """. They were fixed when MNIST was known with six seeds for weights by labels and three for equal weights, and
-nothing of CIFAR-10 with this version.
+    + """. They were fixed when digits (H6, H7) and MNIST were known, MNIST with six seeds for weights by labels and three for
+equal weights, and nothing of CIFAR-10 with this version; H22 to H24 came later.
 """
 )
 
@@ -166,10 +166,11 @@ SEEN: dict[str, Callable[[RunData], float]] = {
     "such pairs among all pairs, %": lambda run: never_together(run)[1],
 }
 SEEN_NOTE = """EV counts how often the prediction for a sample changes while a client trains. The most willing clients
-are those that asked for most samples. Where the EV of a pick is 0, chance decided among all samples of EV 0. What is
-left wrong lies mostly between classes that no client holds together. The rows without EV show the same, so the split
-into classes makes these errors, not the selection, and no client can see from its own classes alone that they are
-left. Ties and such errors can make EV as good as chance, not worse; what can make it worse is the next table.
+are those that asked for most samples. Where the EV of a pick is 0, chance decided among all samples of EV 0: often
+where clients hold two classes (digits, MNIST), never where they hold five (CIFAR-10). What is left wrong with two
+classes per client lies mostly between classes that no client holds together. The rows without EV show the same, so the
+split into classes makes these errors, not the selection, and no client can see from its own classes alone that they
+are left. Ties and such errors can make EV as good as chance, not worse; what can make it worse is the next table.
 """
 
 
@@ -192,7 +193,8 @@ PULLED = (
 )
 PULLED_NOTE = """Theirs: the classes that the most willing clients hold. Where clients are weighted by labels and labels
 are bought, the global model takes too many samples for one of their classes, and the recall of all other classes is
-lower; with EV more so than with random selection. Without bought labels, or with equal weights, there is no such pull.
+lower; with EV more so than with random selection. On MNIST there is no such pull without bought labels or with equal
+weights.
 A likely reason, not measured: what EV asks for lies between the two classes of a client, and learning these samples
 moves the client's model further. **The pull was found in these very runs** (MNIST, six seeds): the tests of H22 to H24
 say that it is no accident of the seeds, not that it was predicted.
