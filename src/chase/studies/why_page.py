@@ -142,8 +142,8 @@ VERDICTS_NOTE = (
         f"{question[0].lower()}{question[1:]} ({', '.join(h.key for h in HYPOTHESES if h.question == question)})"
         for question in dict.fromkeys(h.question for h in HYPOTHESES)
     )
-    + """. They were fixed when digits (H6, H7) and MNIST were known, MNIST with six seeds for weights by labels and three for
-equal weights, and nothing of CIFAR-10 with this version; H22 to H24 came later.
+    + """. They were fixed when digits (H6, H7) and MNIST were known, MNIST with six seeds for weights by labels and
+three for equal weights, and nothing of CIFAR-10 with this version; H22 to H24 came later.
 """
 )
 
@@ -167,7 +167,7 @@ SEEN: dict[str, Callable[[RunData], float]] = {
 }
 SEEN_NOTE = """EV counts how often the prediction for a sample changes while a client trains. The most willing clients
 are those that asked for most samples. Where the EV of a pick is 0, chance decided among all samples of EV 0: often
-where clients hold two classes (digits, MNIST), never where they hold five (CIFAR-10). What is left wrong with two
+where clients hold two classes (digits, MNIST), hardly ever where they hold five (CIFAR-10). What is left wrong with two
 classes per client lies mostly between classes that no client holds together. The rows without EV show the same, so the
 split into classes makes these errors, not the selection, and no client can see from its own classes alone that they
 are left. Ties and such errors can make EV as good as chance, not worse; what can make it worse is the next table.
