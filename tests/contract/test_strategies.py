@@ -13,6 +13,7 @@ from support import blobs, simulate, small_settings
 from chase.acquisition.catalog import METHODS
 from chase.acquisition.pool_view import PoolView
 from chase.annotation.behaviour import Behaviour
+from chase.client import choose
 from chase.client.choose import BEFORE, pool_view
 from chase.client.context import ClientContext
 from chase.client.state import ClientState
@@ -23,6 +24,7 @@ from chase.data.resident import DataSet, Samples
 from chase.models.catalog import NetSpec, build
 from chase.models.net import get_weights
 from chase.server.server import new_start
+from chase.studies.estimate import TRAINED
 
 NAMES = sorted(METHODS)
 COUNT, LABELED = 30, 6
@@ -131,6 +133,16 @@ def test_counts_every_inference_it_causes(name: str) -> None:
         assert bench.passed == 0
     else:
         assert bench.passed >= COUNT - LABELED or name == "hybrid"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_estimate_knows_which_model_it_trains_for_a_request(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    trained: list[str] = []
+    for which in ("alone", "distilled"):
+        train = getattr(choose, f"train_{which}")
+        monkeypatch.setattr(choose, f"train_{which}", lambda *a, w=which, t=train: (trained.append(w), t(*a))[1])
+    Bench(name).pick(5)
+    assert trained == ([TRAINED[name]] if name in TRAINED else [])
 
 
 @pytest.fixture(scope="module")

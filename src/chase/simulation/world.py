@@ -248,8 +248,7 @@ def shortages(settings: Settings, table: Coverage) -> list[str]:
             return []
         return [
             f"{settings.rounds} rounds are not more than one cycle of {settings.cycle_rounds}, so no labels "
-            "are requested: set "
-            f"rounds={2 * settings.cycle_rounds} or more, or a shorter cycle_rounds"
+            f"are requested: what a first request brings takes two cycles, {2 * settings.cycle_rounds} rounds"
         ]
     kinds, turns = usual_behaviours(settings), expected_turns(settings)
     free = table.samples - table.labeled.sum(axis=1)
