@@ -176,6 +176,22 @@ def new_axes(
     return figure, axes
 
 
+def new_panels(count: int, columns: int, width: float = WIDTH, height: float = HEIGHT) -> tuple[Figure, list[Axes]]:
+    """A figure of equal panels with the same axes, row by row; only for use within ``styled``."""
+    from matplotlib.backends.backend_svg import FigureCanvasSVG
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(width, height), layout="constrained")
+    FigureCanvasSVG(figure)
+    rows = -(-count // columns)
+    found: list[Axes] = list(figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False).flat)
+    for empty in found[count:]:
+        empty.remove()
+    for lowest in found[max(0, count - columns) : count]:
+        lowest.tick_params(labelbottom=True)
+    return figure, found[:count]
+
+
 def styled() -> Any:
     """The context in which figures are made and written."""
     import matplotlib
@@ -220,7 +236,7 @@ def add_legend(figure: Figure, axes: Axes, columns: int) -> None:
         figure.legend(handles, labels, loc="outside upper left", ncols=columns, borderpad=0, columnspacing=1.4)
 
 
-def add_scale(figure: Figure, axes: Axes, shades: Any, unit: str) -> None:
+def add_scale(figure: Figure, axes: Axes | list[Axes], shades: Any, unit: str) -> None:
     """The bar that tells what shades mean; its numbers are plain, also where they are powers of ten."""
     from matplotlib.colors import LogNorm
     from matplotlib.ticker import FuncFormatter, NullFormatter
