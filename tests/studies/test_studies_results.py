@@ -117,6 +117,14 @@ def test_notes_of_jobs_reach_the_page_and_an_export(finished: Path, tmp_path: Pa
     assert "- EV, seed 1: a disk was slow." in text
 
 
+def test_the_command_that_repeats_cycles_names_the_rounds_of_the_shortest(tmp_path: Path) -> None:
+    wanted = plan(find_study("cycles"), Options(("digits",), rounds=60, seeds=2))
+    assert {job.settings.rounds for job in wanted} == {60, 120, 180, 240}
+    write_plan(tmp_path, "cycles", wanted)
+    (result,) = read_studies(tmp_path)
+    assert commands(result, "out") == ["chase study cycles --data digits --rounds 60 --seeds 2 --out out"]
+
+
 def test_a_run_that_another_study_ran_for_longer_is_cut(finished: Path, tmp_path: Path) -> None:
     jobs = plan(find_study("ablation"), Options(("digits",), ("EV",), 1, 2, scale=0.2, changes=TINY))
     for job in jobs:
