@@ -5,6 +5,7 @@ An estimate, not a promise: it knows a method by what it trains, tracks and scor
 
 from __future__ import annotations
 
+import math
 import subprocess
 import sys
 import time
@@ -237,7 +238,7 @@ def share_tracked(settings: Settings) -> float:
 
 def trained_for_a_request(settings: Settings, labeled: float, speed: Speed) -> float:
     """Seconds of the model that a method trains on a client's labels before it chooses."""
-    which, batches = TRAINED.get(settings.strategy), labeled / settings.batch_size
+    which, batches = TRAINED.get(settings.strategy), math.ceil(labeled / settings.batch_size)
     if which == "alone":  # after every epoch it looks whether the labels are learnt
         return ALONE_SHARE * settings.alone_epochs * (batches * speed.step + labeled * speed.inference)
     if which == "distilled":
