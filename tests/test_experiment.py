@@ -205,6 +205,20 @@ def test_notes_are_kept_in_the_run_once(digits: DataSet, tmp_path: Path) -> None
     assert read_run(tmp_path / "run").notes == [*experiment.notes, "another"]
 
 
+def test_a_run_that_goes_on_for_longer_has_the_shortages_of_its_new_length(digits: DataSet, tmp_path: Path) -> None:
+    settings = small_settings(clients=10, rounds=1, budget=10, strategy="random")
+    place = tmp_path / "run"
+    assert not [note for note in Experiment.begin(settings, place).notes if "run out" in note]
+    Record.open(place).add_notes(["another"])
+    for rounds in (40, 50):
+        (note,) = Experiment.resume(place, {"rounds": rounds}).notes
+        assert f"run out of samples to ask for before round {rounds}" in note
+        assert read_run(place).notes == ["another", note], "what was said of fewer rounds no longer holds"
+    assert Experiment.resume(place).notes == []
+    assert Experiment.resume(place, {"rounds": 2}).notes == []
+    assert read_run(place).notes == ["another"]
+
+
 @pytest.mark.parametrize(
     ("free", "budget", "period", "round"), [(10, 10, 1, 2), (11, 10, 1, 3), (30, 10, 1, 4), (14, 7, 3, 5)]
 )

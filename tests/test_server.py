@@ -69,6 +69,13 @@ def test_a_client_with_more_than_twice_its_equal_share_is_warned_of_once() -> No
     assert "on client dan has 75%" in named.notes[0]
 
 
+def test_no_client_keeps_a_share_that_is_shuffled() -> None:
+    one = server(client_weights="shuffled")
+    one.aggregate(one.orders(1), [update(c, 9 if c == 3 else 1, 0.0, 0.0) for c in range(4)])
+    assert one.largest_share == 0.75
+    assert one.notes == []
+
+
 def test_a_round_without_updates_keeps_the_model() -> None:
     one = server()
     one.aggregate(one.orders(1), [])

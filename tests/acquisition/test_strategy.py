@@ -6,8 +6,11 @@ import torch
 from support import blobs, ids, tiny_net
 
 from chase.acquisition.catalog import METHODS, find_method
+from chase.acquisition.feal import feal
 from chase.acquisition.pool_view import Models, PoolView
 from chase.acquisition.strategy import picks_by_chance, top_k
+from chase.client.choose import count_picks
+from chase.client.context import Costs
 from chase.core.errors import SettingsError
 from chase.core.randomness import rng
 from chase.models.net import get_weights
@@ -90,6 +93,15 @@ def test_gev_reads_both_models() -> None:
     view = make_view(ids(10, 11, 12), [0, 0, 5])
     assert METHODS["+gev"].strategy().select(view, 1, rng(0, "t")).tolist() == [12]
     assert view.inferences == 6
+
+
+def test_feal_shows_its_scores_so_that_ties_are_counted() -> None:
+    view = make_view(ids(10, 11, 12, 13))
+    chosen = METHODS["feal"].strategy().select(view, 2, rng(0, "t"))
+    assert view.scores == pytest.approx(feal(view.logits("global"), view.logits("local")))
+    costs = Costs()
+    count_picks(view, chosen, costs)
+    assert (costs.picks, costs.ranked_picks) == (2, 2)
 
 
 def test_random_is_random_and_looks_at_nothing() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from chase.cli import studying
 from chase.studies.plan import plans_in
 
 TINY = (
@@ -35,6 +36,31 @@ def test_a_dry_run_names_what_the_data_cannot_give(chase, tmp_path: Path) -> Non
     assert json.loads(chase("study", "ablation", "--rounds", "2", *place, "--json").out)["notes"] == []
 
 
+def test_a_real_run_names_what_the_data_cannot_give_before_jobs_start(chase, tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr(studying, "run_jobs", lambda *arguments: print("jobs start"))
+    place = ("--data", "digits", "--seeds", "1", "--scale", "0.1", "--out", tmp_path / "s")
+    shown = chase("study", "cycles", "--rounds", "1", *place, "--arm", "EV").out.split("jobs start")[0]
+    assert shown.count("note: ") == 8
+    assert shown.count("so no labels are requested") == 8
+    assert shown.count("(--rounds 50 or more)") == 8, "of the shortest cycles, whatever the length of this one"
+    body = json.loads(chase("study", "ablation", "--rounds", "30", *place, "--json").out.split("jobs start")[1])
+    (note,) = body["notes"]
+    assert "clients run out of samples to ask for before round 30" in note
+    other = ("--set", "form=cycles", "--set", "cycle_rounds=40")
+    shown = chase("study", "ablation", "--rounds", "30", *place, *other).out
+    assert "(--rounds 80 or more)" in shown, "here --rounds is that of every job"
+
+
+def test_a_wrong_setting_is_no_missing_data(chase, tmp_path: Path) -> None:
+    for dry in ((), ("--dry-run",)):
+        shown = chase("study", "ablation", *TINY, "--set", "normalisation=authors", "--out", tmp_path / "s", *dry)
+        assert (shown.code, shown.err.count("\n")) == (2, 1)
+        assert "has no values for 'digits'" in shown.err
+    shown = chase("study", "ablation", *TINY, "--set", "partition=natural", "--out", tmp_path / "s", "--dry-run")
+    assert shown.code == 2
+    assert "'digits' has no owners" in shown.err
+
+
 def test_a_dry_run_says_what_and_how_long_and_writes_nothing(chase, tmp_path: Path) -> None:
     shown = chase("study", "ablation", *TINY, "--out", tmp_path / "s", "--dry-run")
     assert shown.code == 0
@@ -59,6 +85,10 @@ def test_mistakes_are_one_sentence(chase, tmp_path: Path) -> None:
         (("ablation", "--data", "mnits"), "did you mean 'mnist'"),
         (("ablation", "--set", "seed=3"), "use --seeds"),
         (("mu", "--data", "digits", "--set", "mu=0.5"), "its arms differ in mu"),
+        (("cycles", "--set", "cycle_rounds=100"), "its scenes differ in cycle_rounds (25, 50, 75, 100); leave it out"),
+        (("why", "--set", "client_weights=equal"), "its scenes differ in client_weights (labelled, equal)"),
+        (("authors", "--set", "image_size=32"), "(as in the preset, 64)"),
+        (("recommend", "--set", "budget=5"), "(4, 8, 24, 3); leave it out, choose one data set with --data, or"),
         (("ablation", "--data", "digits", "--seeds", 0), "0 is not in the range x>=1 (see `chase study run --help`)"),
         (("ablation", "--colour"), "No such option: --colour"),
         (("ablation", "--data", "digits", "--arm", "EVV"), "did you mean 'EV'"),

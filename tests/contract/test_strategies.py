@@ -14,6 +14,7 @@ from chase.acquisition.catalog import METHODS
 from chase.acquisition.fairfal import pseudo_classes
 from chase.acquisition.pool_view import PoolView
 from chase.annotation.behaviour import Behaviour
+from chase.client import choose
 from chase.client.choose import BEFORE, pool_view
 from chase.client.context import ClientContext
 from chase.client.state import ClientState
@@ -24,6 +25,7 @@ from chase.data.resident import DataSet, Samples
 from chase.models.catalog import NetSpec, build
 from chase.models.net import get_weights
 from chase.server.server import new_start
+from chase.studies.estimate import TRAINED
 
 NAMES = sorted(METHODS)
 COUNT, LABELED = 30, 6
@@ -142,7 +144,19 @@ def test_counts_every_inference_it_causes(name: str) -> None:
         assert bench.passed >= COUNT - LABELED or name == "hybrid"
 
 
-RANKED = {"+gev", "balanced-margin", "bald", "chase", "entropy", "ev", "ifal", "kafal", "ksas", "least-confidence"}
+RANKED = {
+    "+gev",
+    "balanced-margin",
+    "bald",
+    "chase",
+    "entropy",
+    "ev",
+    "feal",
+    "ifal",
+    "kafal",
+    "ksas",
+    "least-confidence",
+}
 RANKED |= {"ll4al", "margin", "number-class", "posterior", "tod"}
 
 
@@ -190,6 +204,16 @@ def test_fairfal_asks_as_often_about_each_pseudo_class(budget: int, held: int) -
     assert asked[held:].sum() == 0
     assert asked[:held].max() - asked[:held].min() <= 1
     assert view.judge in ("global", "alone")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_estimate_knows_which_model_it_trains_for_a_request(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    trained: list[str] = []
+    for which in ("alone", "distilled"):
+        train = getattr(choose, f"train_{which}")
+        monkeypatch.setattr(choose, f"train_{which}", lambda *a, w=which, t=train: (trained.append(w), t(*a))[1])
+    Bench(name).pick(5)
+    assert trained == ([TRAINED[name]] if name in TRAINED else [])
 
 
 @pytest.fixture(scope="module")

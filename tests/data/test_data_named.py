@@ -9,9 +9,10 @@ import pytest
 import torch
 from data_files import image_parquet, pixels
 
-from chase.core.errors import DataError
+from chase.core.errors import DataError, SettingsError
 from chase.data import sources
 from chase.data.options import DataOptions
+from chase.data.resident import DataSet, Samples
 
 
 def make_cifar10(place: Path, seed: int = 0) -> np.ndarray:
@@ -50,8 +51,25 @@ def test_normalisation_is_what_the_setting_says(tmp_path):
     assert not torch.allclose(ready["statistics"], ready["half"], atol=0.1)
 
 
+@pytest.mark.parametrize(
+    ("name", "mean", "std"),
+    [
+        ("mnist", (0.1307,), (0.3081,)),
+        ("emnist", (0.1307,), (0.3081,)),
+        ("cifar10", (0.5, 0.5, 0.5), (0.5, 0.5, 0.5)),
+        ("cifar100", (0.4914, 0.4822, 0.4465), (0.2023, 0.1994, 0.2010)),
+    ],
+)
+def test_the_authors_values_of_every_data_set_of_theirs(name: str, mean: tuple[float, ...], std: tuple[float, ...]):
+    channels = len(mean)
+    part = Samples(torch.zeros((2, channels, 4, 4), dtype=torch.uint8), mean=(0.0,) * channels, std=(1.0,) * channels)
+    labels = np.array([0, 1])
+    made = sources.normalised(DataSet(name, part, labels, part, labels, ("a", "b")), name, "authors")
+    assert (made.train.mean, made.train.std) == (made.test.mean, made.test.std) == (mean, std)
+
+
 def test_the_authors_values_are_refused_where_they_have_none():
-    with pytest.raises(DataError, match="only for mnist, emnist, cifar10, cifar100"):
+    with pytest.raises(SettingsError, match="only for mnist, emnist, cifar10, cifar100"):
         sources.load("digits", options=DataOptions(normalisation="authors"))
     assert sources.load("digits", options=DataOptions(normalisation="half")).train.mean == (0.5,)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 
 import numpy as np
@@ -10,7 +11,7 @@ from matplotlib.axes import Axes
 
 from chase.report import charts, plots
 from chase.report.statistics import Interval, interval
-from chase.report.style import COLOURS, NUMBERS, SERIES, Look
+from chase.report.style import COLOURS, INK, NUMBERS, SERIES, Look
 from chase.studies.catalog import STUDIES
 from chase.studies.study import METHODS
 
@@ -58,12 +59,53 @@ def test_a_method_looks_the_same_in_every_study() -> None:
     values = {label for label in arms if " = " in label and "(" not in label}
     assert arms - values <= set(NUMBERS)
     assert len({Look.named(arm.label, 0).colour for arm in METHODS}) == 9
-    looks = [Look.of(number) for number in range(len(SERIES))]
+    looks = [Look.named(labels[0], 0) for _, labels in SERIES]
     assert len({(look.colour, str(look.line), look.marker) for look in looks}) == len(SERIES)
-    for study in STUDIES.values():
-        for part in study.parts:
-            drawn = [NUMBERS.get(arm.label, arm.label) for arm in part.with_no_labels().arms]
-            assert len(set(drawn)) == len(drawn), f"two arms of {study.name} look alike"
+
+
+@pytest.mark.parametrize("name", STUDIES)
+def test_no_two_methods_of_a_study_share_a_colour(name: str) -> None:
+    """Not even with an arm without labels; every two colours are apart for colour-blind eyes and on both pages."""
+    for part in STUDIES[name].parts:
+        arms = part.with_no_labels().arms
+        colours = [Look.named(arm.label, place).colour for place, arm in enumerate(arms)]
+        assert len(set(colours)) == len(colours)
+        for one, other in itertools.combinations(colours, 2):
+            seen = [colour_distance(one, other, eyes) for eyes in EYES]
+            assert seen[0] > 18, (one, other)
+            assert min(seen) > (9 if {one, other} & set(COLOURS[9:]) else 6), (one, other)
+    for colour in COLOURS[9:]:
+        assert all(contrast(colour, page) >= 2 for page in ("#ffffff", "#1b2026"))
+
+
+EYES = (
+    np.eye(3),
+    np.array([[0.152286, 1.052583, -0.204868], [0.114503, 0.786281, 0.099216], [-0.003882, -0.048116, 1.051998]]),
+    np.array([[0.367322, 0.860646, -0.227968], [0.280085, 0.672501, 0.047413], [-0.011820, 0.042940, 0.968881]]),
+)
+"""What normal, red-blind and green-blind eyes see of linear RGB (Machado et al. 2009)."""
+TO_XYZ = np.array([[0.4125, 0.3576, 0.1804], [0.2127, 0.7152, 0.0722], [0.0193, 0.1192, 0.9503]])
+
+
+def linear(colour: str) -> np.ndarray:
+    colour = "#1c2127" if colour == INK else colour
+    values = np.array([int(colour[at : at + 2], 16) for at in (1, 3, 5)]) / 255
+    return np.where(values <= 0.04045, values / 12.92, ((values + 0.055) / 1.055) ** 2.4)
+
+
+def colour_distance(one: str, other: str, eyes: np.ndarray) -> float:
+    """Distance in CIELAB."""
+    places = []
+    for colour in (one, other):
+        x, y, z = np.cbrt(np.clip(eyes @ linear(colour), 0, 1) @ TO_XYZ.T / TO_XYZ.sum(axis=1))
+        places.append(np.array([116 * y - 16, 500 * (x - y), 200 * (y - z)]))
+    return float(np.linalg.norm(places[0] - places[1]))
+
+
+def contrast(one: str, other: str) -> float:
+    """Of the Web Content Accessibility Guidelines, from 1 to 21."""
+    low, high = sorted(float(TO_XYZ[1] @ linear(colour)) + 0.05 for colour in (one, other))
+    return high / low
 
 
 def test_methods_are_not_joined_by_a_line(monkeypatch: pytest.MonkeyPatch) -> None:

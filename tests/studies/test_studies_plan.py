@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from chase.studies.estimate import Sizes, Speed, held, seconds_per_round, shorta
 from chase.studies.plan import Options, StudyPlan, kernels_in, plan, plans_in, write_plan
 from chase.studies.repeat import preset_of
 from chase.studies.runner import look
+from chase.studies.study import EV, Scene, Study, StudyPart
 
 
 @pytest.mark.parametrize("name", STUDIES)
@@ -139,6 +141,66 @@ def test_rounds_follow_the_cycle_length_so_that_each_makes_as_many_requests() ->
     assert not any("rounds 200" in job.scene for job in jobs)
 
 
+def test_rounds_follow_a_cycle_length_that_was_set() -> None:
+    scene = Scene("digits", {"form": "cycles", "cycle_rounds": 25}, rounds=200)
+    alone = Study("alone", "", (StudyPart((scene,), (EV,)),))
+    for rounds, found in ((0, 800), (50, 200)):
+        (job,) = plan(alone, Options(rounds=rounds, seeds=1, changes={"cycle_rounds": 100}))
+        assert (job.settings.cycle_rounds, job.settings.rounds) == (100, found)
+
+
+@pytest.mark.parametrize("changes", [{"client_weights": "equal"}, {"behaviour": "AbCo"}, {"normalisation": "half"}])
+def test_what_all_scenes_have_in_common_may_be_set(changes: dict[str, str]) -> None:
+    jobs = plan(find_study("ablation"), Options(rounds=2, seeds=1, changes=changes))
+    ((key, value),) = changes.items()
+    assert {getattr(job.settings, key) for job in jobs} == {value}
+    assert len({job.scene for job in jobs}) == 4
+    (one, *_) = plan(find_study("recommend"), Options(("digits",), seeds=1, changes={"budget": 5}))
+    assert one.settings.budget == 5, "digits alone has one budget"
+
+
+def test_the_estimate_counts_one_request_per_cycle() -> None:
+    """100 samples each, 20 labelled, 5 cycles of 10 rounds: 4 requests of 2.5 % of 80 samples, so 24 labels on average.
+
+    EV is tracked in 1 / 10 of the rounds, and every request scores the 76 samples that are left with two models.
+    """
+    same = {"clients": 10, "initial_labels": 0.2, "batch_size": 10, "local_epochs": 3, "rounds": 50}
+    cycles = {"form": "cycles", "cycle_rounds": 10, "cycle_budget": "fixed", "behaviour": "ReCo", **same}
+    sizes = Sizes(train=1000, test=0)
+    steps = work(small_settings(strategy="random", **cycles), sizes, Speed(step=1.0, inference=0.0))
+    assert steps == pytest.approx(10 * 3 * 2.4)
+    scored = work(small_settings(strategy="ksas", **cycles), sizes, Speed(step=0.0, inference=1.0))
+    assert scored == pytest.approx(10 * 2 * 76 * 4 / 50)
+    plain = {"freeze": False, "subset": False, **cycles}
+    seen = work(small_settings(strategy="ev", **plain), sizes, Speed(step=0.0, inference=1.0))
+    assert seen == pytest.approx(10 * 3 * 76 / 10)
+
+
+@pytest.mark.parametrize(
+    ("strategy", "seconds"), [("feal", 0.0), ("fairfal", 6 * (3.0 + 30)), ("ifal", 3 * 3.0 * 7 + 30)]
+)
+def test_the_estimate_counts_models_that_are_trained_for_a_request(strategy: str, seconds: float) -> None:
+    """Every client asks in every round and has 30 labels on average, 3 steps: 18 / 3 epochs alone, or 3 distilled."""
+    same = {"clients": 10, "initial_labels": 0.2, "batch_size": 10, "local_epochs": 3, "rounds": 20, "budget": 1}
+    settings = small_settings(strategy=strategy, behaviour="AbCo", alone_epochs=18, **same)
+    random = small_settings(strategy="random", behaviour="AbCo", **same)
+    sizes, speed = Sizes(train=1000, test=0), Speed(step=1.0, inference=1.0, distilled_step=7.0)
+    more = work(settings, sizes, speed) - work(random, sizes, speed)
+    passes = 2 if strategy == "feal" else 3
+    assert more == pytest.approx(10 * (70 * passes + seconds))
+
+
+def test_a_step_of_distillation_is_measured_where_a_method_needs_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+    monkeypatch.setattr(estimate, "measured_distilled", lambda key: asked.append(key) or 1000.0)
+    settings = small_settings(strategy="ifal", behaviour="AbCo", budget=1, rounds=2)
+    assert seconds_per_round(settings) > 1000
+    assert seconds_per_round(settings.model_copy(update={"strategy": "feal"})) < 1000
+    assert len(asked) == 1
+    data = load_data(settings)
+    assert 0 < estimate.measure_distilled(settings, data) < 1
+
+
 def test_the_variants_of_ev_stand_beside_random_selection_and_all_methods_share_a_population() -> None:
     (part,) = find_study("ev-variants").parts
     assert [arm.label for arm in part.arms] == ["FedRandom", "EV", "number-class", "EV + GEV"]
@@ -205,8 +267,14 @@ def test_the_estimate_counts_the_start_of_a_process(tmp_path: Path) -> None:
     (waiting,) = look(StudyPlan("ablation", tmp_path / "ablation.study.json", [job]), [job], dry=True)
     assert waiting.start_seconds > 0.2
     assert waiting.left == pytest.approx(2 * waiting.expected + waiting.start_seconds)
+    (real,) = look(StudyPlan("ablation", tmp_path / "ablation.study.json", [job]), [job])
+    assert real.start_seconds == waiting.start_seconds, "what runs is told how long it takes, too"
     waiting.state = "running"
     assert waiting.left == pytest.approx(2 * waiting.expected)
+    waiting.began = time.monotonic()
+    assert waiting.left == pytest.approx(2 * waiting.expected + waiting.start_seconds, abs=0.1), "no round yet"
+    waiting.rounds = 1
+    assert waiting.left == pytest.approx(waiting.expected)
 
 
 @pytest.mark.parametrize("name", STUDIES)

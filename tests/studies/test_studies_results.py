@@ -98,6 +98,33 @@ def test_results_are_made_from_the_packed_runs_alone_and_the_same_each_time(fini
     assert {p.relative_to(out): p.read_bytes() for p in out.rglob("*") if p.is_file()} == first
 
 
+def test_notes_of_jobs_reach_the_page_and_an_export(finished: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "studies"
+    shutil.copytree(finished, copy)
+    jobs = [job for job in plans_in(copy)[0].jobs if job.arm != "CHASe"]
+    for job in jobs:
+        notes = ["no client holds any sample of: zebra", *(["a disk was slow"] if job == jobs[-1] else [])]
+        (copy / job.name / "notes.json").write_text(json.dumps(notes))
+    page = write_study(read_studies(copy)[0], copy)
+    assert page is not None
+    assert "No client holds any sample of: zebra." in page.read_text()
+    pack(copy, tmp_path / "results" / "tiny")
+    kept = json.loads((tmp_path / "results" / "tiny" / jobs[-1].name / "notes.json").read_text())
+    assert kept == ["no client holds any sample of: zebra", "a disk was slow"]
+    publish(tmp_path / "results")
+    text = (tmp_path / "results" / "tiny" / "ablation-study.md").read_text()
+    assert text.count("- No client holds any sample of: zebra.") == 1
+    assert "- EV, seed 1: a disk was slow." in text
+
+
+def test_the_command_that_repeats_cycles_names_the_rounds_of_the_shortest(tmp_path: Path) -> None:
+    wanted = plan(find_study("cycles"), Options(("digits",), rounds=60, seeds=2))
+    assert {job.settings.rounds for job in wanted} == {60, 120, 180, 240}
+    write_plan(tmp_path, "cycles", wanted)
+    (result,) = read_studies(tmp_path)
+    assert commands(result, "out") == ["chase study cycles --data digits --rounds 60 --seeds 2 --out out"]
+
+
 def test_a_run_that_another_study_ran_for_longer_is_cut(finished: Path, tmp_path: Path) -> None:
     jobs = plan(find_study("ablation"), Options(("digits",), ("EV",), 1, 2, scale=0.2, changes=TINY))
     for job in jobs:

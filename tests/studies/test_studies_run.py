@@ -127,6 +127,8 @@ def test_time_left_is_the_estimate_put_right_by_what_was_measured() -> None:
     assert seconds_left([half, whole], 1) == pytest.approx(9.0)
     assert seconds_left([half, whole], 2) == pytest.approx(6.0), "one job cannot run on two cores"
     assert seconds_left([Progress(job, 1.0, "done", rounds=2)], 2) == 0.0
+    whole.start_seconds = 10.0
+    assert seconds_left([half, whole], 1) == pytest.approx(19.0), "the pace of rounds is not that of starts"
 
 
 def test_progress_follows_a_file_that_is_cut_and_grows(tmp_path: Path) -> None:

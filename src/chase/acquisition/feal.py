@@ -99,6 +99,6 @@ class Feal:
         if budget == 0 or len(pool) == 0:
             return pool.ids[:0]
         features = pool.features("local")  # before the outputs, which then need no pass of their own
-        scores = feal(pool.logits("global"), pool.logits("local"))
+        scores = pool.scores = feal(pool.logits("global"), pool.logits("local"))
         order = np.lexsort((rng.random(scores.size), -scores))
         return pool.ids[apart(order, features, min(budget, len(pool)))]

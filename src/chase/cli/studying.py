@@ -30,7 +30,16 @@ from chase.studies import recommend
 from chase.studies.catalog import all_studies, find_study
 from chase.studies.estimate import shortages_of
 from chase.studies.job import is_done
-from chase.studies.plan import Options, StudyJob, StudyPlan, kernels_in, plan, plan_file, write_plan
+from chase.studies.plan import (
+    Options,
+    StudyJob,
+    StudyPlan,
+    kernels_in,
+    plan,
+    plan_file,
+    rounds_for_a_request,
+    write_plan,
+)
 from chase.studies.runner import Progress, Running, RunningJob, check, held, look, run_jobs, seconds_left
 from chase.studies.study import Study
 
@@ -39,7 +48,15 @@ DataOpt = Annotated[str, typer.Option("--data", help="Presets to use instead of 
 ArmOpt = Annotated[
     list[str] | None, typer.Option("--arm", help="Only this arm (method or variant) of the study; repeatable.")
 ]
-RoundsOpt = Annotated[int, typer.Option("--rounds", min=0, help="Rounds of every job (0 = as the preset says).")]
+RoundsOpt = Annotated[
+    int,
+    typer.Option(
+        "--rounds",
+        min=0,
+        help="Rounds of every job (0 = as the study or preset says); in study cycles those of the shortest cycles, "
+        "longer ones get more.",
+    ),
+]
 SeedsOpt = Annotated[int, typer.Option("--seeds", min=1, help="Seeds of every arm.")]
 FirstSeedOpt = Annotated[int, typer.Option("--first-seed", min=0, help="The first of those seeds.")]
 ScaleOpt = Annotated[
@@ -115,9 +132,10 @@ def study(
     workers = jobs or os.cpu_count() or 1
     planned = StudyPlan(name, plan_file(out, name), wanted, kernels_in(out))
     if dry_run:
-        show_plan(planned, workers, as_json)
+        show_plan(planned, workers, as_json, chosen)
         return
     progress = look(planned, wanted)  # before anything is written: the data may not be there
+    notes = foreseen(progress, chosen)
     start: Callable[[StudyPlan, Progress], RunningJob] = Running
     connect = jobs_on(on, address)
     if connect is not None:
@@ -126,12 +144,14 @@ def study(
     with held(out, name):
         work = write_plan(out, name, [*wanted, *finished_beside(chosen, options, out)])
         with StudyProgress(name, workers, quiet=as_json) as view:
+            for note in () if as_json else notes:
+                view.say(f"note: {note}")
             try:
                 run_jobs(work, progress, workers, view.show, start)
             except KeyboardInterrupt:
                 view.say(f"stopped; finished rounds are saved. Resume with the same command ({out}).")
                 raise typer.Exit(130) from None
-    finish(work, progress, as_json)
+    finish(work, progress, as_json, notes)
 
 
 def finished_beside(chosen: Study, options: Options, out: Path) -> list[StudyJob]:
@@ -142,13 +162,14 @@ def finished_beside(chosen: Study, options: Options, out: Path) -> list[StudyJob
     return [job for job in others if job.arm not in options.arms and is_done(out, job)]
 
 
-def finish(work: StudyPlan, progress: Sequence[Progress], as_json: bool) -> None:
-    """Say where the results are, and what failed."""
+def finish(work: StudyPlan, progress: Sequence[Progress], as_json: bool, notes: Sequence[str] = ()) -> None:
+    """Say where the results are, and what failed; as JSON with the notes that were given at the start."""
     done = sum(p.state == "done" for p in progress)
     pages = write_pages(work.directory)
     if as_json:
         states = {p.job.name: p.state for p in progress}
-        print(json.dumps({"study": work.study, "directory": str(work.directory), "done": done, "jobs": states}))
+        body = {"study": work.study, "directory": str(work.directory), "done": done, "jobs": states}
+        print(json.dumps(body | {"notes": list(notes)}))
     else:
         print(f"study {work.study}: {done} of {len(progress)} jobs done, in {work.directory}")
         for page in pages:
@@ -205,14 +226,14 @@ def show_studies(as_json: JsonOpt = False) -> None:
     )
 
 
-def show_plan(work: StudyPlan, workers: int, as_json: bool) -> None:
+def show_plan(work: StudyPlan, workers: int, as_json: bool, chosen: Study) -> None:
     """What would run, arm by arm, and about how long it would take."""
     progress = {p.job.name: p for p in look(work, work.jobs, dry=True)}
     left = seconds_left(list(progress.values()), workers)
     if as_json:
         jobs = {name: {"state": p.state, "rounds": p.rounds, "seconds": p.left} for name, p in progress.items()}
         body = {"study": work.study, "jobs": jobs, "seconds": left, "missing": missing(progress.values())}
-        print(json.dumps(body | {"notes": foreseen(progress.values())}))
+        print(json.dumps(body | {"notes": foreseen(progress.values(), chosen)}))
         return
     groups: dict[tuple[str, str], list[Progress]] = {}
     for job in work.jobs:
@@ -241,7 +262,7 @@ def show_plan(work: StudyPlan, workers: int, as_json: bool) -> None:
     print(f"{len(progress)} jobs{some}, {left_text}")
     for problem in missing(progress.values()):
         print(f"missing: {problem}")
-    for note in foreseen(progress.values()):
+    for note in foreseen(progress.values(), chosen):
         print(f"note: {note}")
 
 
@@ -250,13 +271,17 @@ def missing(progress: Iterable[Progress]) -> list[str]:
     return list(dict.fromkeys(p.problem for p in progress if p.state == "missing"))
 
 
-def foreseen(progress: Iterable[Progress]) -> list[str]:
-    """What the data cannot give, scene by scene, told by the first job of each that asks for labels."""
+def foreseen(progress: Iterable[Progress], chosen: Study) -> list[str]:
+    """What the data cannot give, scene by scene, told by the first job of each that is to run and asks for labels."""
     first: dict[str, StudyJob] = {}
     for p in progress:
-        if p.state != "missing" and p.job.settings.budget > 0:
+        if p.state == "waiting" and p.job.settings.budget > 0:
             first.setdefault(p.job.scene, p.job)
-    return [f"{scene}: {text}" for scene, job in first.items() for text in shortages_of(job.settings)]
+    notes = []
+    for scene, job in first.items():
+        advice = f" (--rounds {rounds_for_a_request(chosen, job)} or more)" if job.settings.form == "cycles" else ""
+        notes += [f"{scene}: {text}{advice}" for text in shortages_of(job.settings)]
+    return notes
 
 
 class StudyProgress:

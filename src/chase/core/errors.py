@@ -22,6 +22,10 @@ class DataError(ChaseError):
     """A data set cannot be found, read or divided."""
 
 
+class MissingData(DataError):
+    """A data set is not on this machine and cannot be fetched; nothing is wrong with the settings."""
+
+
 class PoolError(ChaseError):
     """A sample was to make a move that its pool does not allow."""
 

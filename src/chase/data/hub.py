@@ -17,7 +17,7 @@ import pyarrow.parquet
 from numpy.typing import NDArray
 from PIL import Image
 
-from chase.core.errors import DataError
+from chase.core.errors import DataError, MissingData
 from chase.core.files import replacing
 from chase.data.known import KNOWN
 
@@ -37,7 +37,7 @@ def get(name: str, into: Path) -> Path:
     if (place / "train.parquet").is_file():
         return place
     if place.exists() and any(place.iterdir()):
-        raise DataError(f"{place} exists but has no train.parquet: add it, or remove the directory and fetch again")
+        raise MissingData(f"{place} exists but has no train.parquet: add it, or remove the directory and fetch again")
     known = KNOWN.get(name)
     hub = known.hub if known is not None else name.removeprefix(PREFIX)
     hub_id, _, config = hub.partition(":")
@@ -57,10 +57,10 @@ def get(name: str, into: Path) -> Path:
     return place
 
 
-def offline(name: str, reason: str) -> DataError:
+def offline(name: str, reason: str) -> MissingData:
     """The sentence for a data set that is neither here nor to be had."""
     local = local_name(name)
-    return DataError(
+    return MissingData(
         f"'{name}' has no local copy and cannot be fetched ({reason}): run `chase data get {name}` where there is a "
         f"network, or put {local}/train.parquet and {local}/test.parquet into a directory and name it with "
         "--data-dir or CHASE_DATA"
@@ -100,7 +100,7 @@ def fetch_parquet(hub_id: str, config: str | None, into: Path) -> None:
     try:
         parts = datasets.load_dataset(hub_id, config)
     except (ValueError, RuntimeError, datasets.exceptions.DatasetsError) as error:
-        raise DataError(f"cannot read {hub_id} from the hub: {str(error).splitlines()[0]}") from None
+        raise MissingData(f"cannot read {hub_id} from the hub: {str(error).splitlines()[0]}") from None
     save_parts(parts, into)
 
 

@@ -17,7 +17,7 @@ import torch
 from numpy.typing import NDArray
 
 from chase.core import plugins
-from chase.core.errors import DataError, unknown
+from chase.core.errors import DataError, SettingsError, unknown
 from chase.core.randomness import rng
 from chase.data import hub, readers, tabular_files
 from chase.data.assemble import assemble
@@ -104,7 +104,7 @@ def normalised(data: DataSet, name: str, kind: Normalisation) -> DataSet:
         known = KNOWN[name].authors if name in KNOWN else None
         if known is None:
             fit = ", ".join(other for other, entry in KNOWN.items() if entry.authors)
-            raise DataError(
+            raise SettingsError(
                 f"normalisation = 'authors', but the authors' code has no values for '{name}' (only for {fit}): "
                 "set normalisation=statistics"
             )

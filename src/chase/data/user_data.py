@@ -6,7 +6,7 @@ import re
 from dataclasses import replace
 from pathlib import Path
 
-from chase.core.errors import DataError
+from chase.core.errors import DataError, MissingData
 from chase.data import folders
 from chase.data.assemble import Raw, assemble
 from chase.data.cache import cached, content_key
@@ -52,10 +52,10 @@ def load_own(path: Path, options: DataOptions) -> Decoded:
 def parts_of(path: Path, options: DataOptions) -> tuple[PartFiles, PartFiles | None]:
     """Where the training and the test part are."""
     if not path.exists():
-        raise DataError(f"{path} does not exist: give a folder of images, a CSV or a parquet file")
+        raise MissingData(f"{path} does not exist: give a folder of images, a CSV or a parquet file")
     given = Path(options.test_data) if options.test_data else None
     if given is not None and not given.exists():
-        raise DataError(f"test_data = {given} does not exist")
+        raise MissingData(f"test_data = {given} does not exist")
     test = None if given is None else _one_part(given)
     if path.is_file():
         return _one_part(path), test

@@ -29,6 +29,7 @@ from chase.report.style import (
     linear_shades,
     logarithmic_shades,
     new_axes,
+    new_panels,
     styled,
     ticks,
     to_svg,
@@ -69,6 +70,36 @@ def matrix(
                     ink = "#111111" if value > 0.55 * top else "#ffffff"
                     axes.text(column, row, f"{value:.0f}", ha="center", va="center", fontsize=7, color=ink)
         add_scale(figure, axes, shades, unit)
+        return to_svg(figure, title)
+
+
+PANELS, NAMED = 4, 12
+"""Small maps beside each other, and up to how many rows each of them is named."""
+
+
+def small_maps(
+    title: str, axes_names: tuple[str, str], x: Numbers, rows: Sequence[str], maps: Mapping[str, Numbers], unit: str
+) -> str:
+    """A small map of percentages (rows, x) by shade for each name; blank where there is no value."""
+    columns, each = min(PANELS, len(maps)), max(0.8, min(1.7, 0.3 + 0.085 * len(rows)))
+    half = 0.5 if x.size < 2 else 0.5 * float(np.diff(x).min())
+    extent = (float(x[0]) - half, float(x[-1]) + half, len(rows) - 0.5, -0.5)
+    step = max(1, -(-len(rows) // NAMED))
+    shade = linear_shades(max(float(np.nanmax(values, initial=0.0)) for values in maps.values()) or 100.0)
+    with styled():
+        figure, panels = new_panels(len(maps), columns, height=0.6 + (each + 0.25) * -(-len(maps) // columns))
+        for axes, (name, values) in zip(panels, maps.items(), strict=True):
+            shades = axes.imshow(
+                values, aspect="auto", interpolation="nearest", cmap="cividis", norm=shade, extent=extent
+            )
+            axes.grid(visible=False)
+            axes.set_title(keep_end(name, 16), fontsize=8, pad=3)
+            axes.xaxis.set_major_locator(ticks(3, whole=True))
+            axes.set_yticks(range(0, len(rows), step), [shorten(row, 10) for row in rows[::step]])
+            axes.tick_params(labelsize=7)
+        figure.supxlabel(axes_names[0], fontsize=9.5)
+        figure.supylabel(axes_names[1], fontsize=9.5)
+        add_scale(figure, panels, shades, unit)
         return to_svg(figure, title)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,10 @@ from chase.report.markup import Markup, html_figure
 from chase.report.runs import MethodRuns, Numbers, RunData, Values
 from chase.report.sections import Section, grid, line_figure, round_numbers
 
-MANY_CLIENTS, MANY_CLASSES = 40, 62
+MANY_CLIENTS, MANY_CLASSES = 40, 100
+"""Above them a figure shows the clients that asked most, or is left out."""
+MANY_PANELS = 12
+"""Clients with a map of their own."""
 
 
 def requests_section(methods: Sequence[MethodRuns]) -> Section | None:
@@ -44,7 +48,7 @@ def requests_section(methods: Sequence[MethodRuns]) -> Section | None:
             "Share of a client's requests that fell on its most requested class, mean over clients.",
         ),
     ]
-    figures += [f for method in methods for f in (by_client(method), over_time(method))]
+    figures += [f for method in methods for f in (by_client(method), classes_over_time(method), over_time(method))]
     shown = [f for f in figures if f]
     return Section("requests", "Requests", grid(shown)) if shown else None
 
@@ -108,30 +112,94 @@ def largest_class_share(run: RunData) -> Numbers:
     return np.where(count > 0, np.nansum(shares, axis=1) / np.maximum(count, 1), np.nan)
 
 
-def which(method: MethodRuns) -> str:
-    """The method and, where it has several runs, the one that is shown."""
-    return f"{method.label}, seed {method.first.seed}" if len(method.runs) > 1 else method.label
+@dataclass(frozen=True)
+class ByClient:
+    """The requests of some clients in one seed of a method, or in all of them."""
+
+    whose: str
+    note: str
+    """Which seeds and which clients these are, where there are others; a sentence or nothing."""
+    rounds: Numbers
+    counts: Numbers
+    """Requests answered up to each round (rounds, clients, classes)."""
+    clients: Sequence[str]
+    classes: Sequence[str]
+
+    def most(self, many: int) -> ByClient:
+        """The clients with the most requests, in their own order, if there are too many."""
+        if len(self.clients) <= many:
+            return self
+        asked = self.counts[-1].sum(axis=1)
+        kept = np.sort(np.argsort(-asked, kind="stable")[:many])
+        note = f"{self.note} The {many} of {len(self.clients)} clients with the most requests are shown.".strip()
+        return replace(self, note=note, counts=self.counts[:, kept], clients=[self.clients[c] for c in kept])
+
+    @property
+    def shares(self) -> Numbers:
+        """The share of each class in percent (rounds, clients, classes); NaN before a client's first request."""
+        total = self.counts.sum(axis=2, keepdims=True)
+        return np.where(total > 0, 100 * self.counts / np.maximum(total, 1), np.nan)
+
+
+def requests_by_client(method: MethodRuns) -> ByClient | None:
+    """All seeds together where clients hold the same in each, else the first one; None without a request."""
+    runs, first = method.runs, method.first
+    held = [run.coverage.get("held") for run in runs]
+    together = len(runs) > 1 and held[0] is not None and all(one == held[0] for one in held)
+    shown = runs if together else runs[:1]
+    rounds = min(len(run.metrics) for run in shown)
+    each = [requested(run)[:rounds] for run in shown]
+    counts = np.zeros(np.max([one.shape for one in each], axis=0))
+    for one in each:
+        counts[:, : one.shape[1], : one.shape[2]] += one
+    if not counts.any() or counts.shape[2] > MANY_CLASSES:
+        return None
+    names = [str(name) for name in first.coverage.get("clients", ())]
+    clients = names[: counts.shape[1]] if len(names) >= counts.shape[1] else [str(c) for c in range(counts.shape[1])]
+    classes = first.classes or [str(k) for k in range(counts.shape[2])]
+    whose, note = method.label, ""
+    if together:
+        whose, note = f"{method.label}, {len(runs)} seeds", "The requests of all seeds are added up."
+    elif len(runs) > 1:
+        whose = f"{method.label}, seed {first.seed}"
+        note = f"Only seed {first.seed}: clients hold other samples in other seeds."
+    return ByClient(whose, note, round_numbers(first)[:rounds], counts, clients, classes)
 
 
 def by_client(method: MethodRuns) -> Markup:
     """The share of each class in each client's requests at the end."""
-    counts = requested(method.first)[-1]
-    if not counts.size or not counts.any() or counts.shape[0] > MANY_CLIENTS or counts.shape[1] > MANY_CLASSES:
+    found = requests_by_client(method)
+    if found is None:
         return Markup()
-    share = 100 * counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
-    title = f"Classes asked for by client: {which(method)}"
-    names = method.first.classes or [str(k) for k in range(counts.shape[1])]
-    svg = charts.matrix(title, ("class", "client"), names, [str(c) for c in range(len(counts))], share, "% of requests")
-    return html_figure(svg, title, "Share of each class in all requests of a client, in percent.")
+    found = found.most(MANY_CLIENTS)
+    title = f"Classes asked for by client: {found.whose}"
+    share = np.nan_to_num(found.shares[-1])
+    svg = charts.matrix(title, ("class", "client"), found.classes, found.clients, share, "% of requests")
+    caption = f"Share of each class in all requests of a client, in percent. {found.note}"
+    return html_figure(svg, title, caption.strip())
+
+
+def classes_over_time(method: MethodRuns) -> Markup:
+    """The share of each class in each client's requests, round by round."""
+    found = requests_by_client(method)
+    if found is None or found.rounds.size < 2:
+        return Markup()
+    found = found.most(MANY_PANELS)
+    title = f"Classes asked for over rounds: {found.whose}"
+    maps = {f"client {name}": found.shares[:, c].T for c, name in enumerate(found.clients)}
+    svg = charts.small_maps(title, ("round", "class"), found.rounds, found.classes, maps, "% of requests so far")
+    caption = f"Share of each class in the requests of a client up to each round; blank before its first. {found.note}"
+    return html_figure(svg, title, caption.strip())
 
 
 def over_time(method: MethodRuns) -> Markup:
-    """The share of each client's most requested class, round by round."""
-    run = method.first
-    shares = largest_by_client(run).T
-    if shares.shape[0] == 0 or shares.shape[0] > MANY_CLIENTS or shares.shape[1] < 2:
+    """The share of each client's most requested class, round by round, where some clients have no map of their own."""
+    found = requests_by_client(method)
+    if found is None or found.rounds.size < 2 or len(found.clients) <= MANY_PANELS:
         return Markup()
-    title = f"Most requested class by client: {which(method)}"
-    names = [str(client) for client in range(shares.shape[0])]
-    svg = plots.heat_map(title, "round", "client", names, round_numbers(run), shares, "% of requests", 100.0)
-    return html_figure(svg, title, "Share of the class that a client asked for most often up to each round.")
+    found = found.most(MANY_CLIENTS)
+    title = f"Most requested class by client: {found.whose}"
+    shares = found.shares.max(axis=2).T
+    svg = plots.heat_map(title, "round", "client", found.clients, found.rounds, shares, "% of requests", 100.0)
+    caption = f"Share of the class that a client asked for most often up to each round. {found.note}"
+    return html_figure(svg, title, caption.strip())

@@ -1,4 +1,4 @@
-"""How every figure looks: Okabe-Ito colours, a line style and a marker a series, and ink that follows the page.
+"""How every figure looks: colours for all eyes, a line style and a marker per series, and ink that follows the page.
 
 Figures are inline SVG with live text. Neutral strokes are drawn in two marker colours that become CSS
 variables, so one figure serves the light page, the dark page and paper.
@@ -11,7 +11,7 @@ import io
 import itertools
 import re
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, cast
 
 from chase.core.pools import in_words
@@ -23,8 +23,14 @@ if TYPE_CHECKING:  # matplotlib takes most of a second to import: only where som
     from matplotlib.ticker import MaxNLocator
 
 INK, GRID, PAPER = "#010203", "#040506", "#070809"
-COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8c8c8c", INK, "#8f6b2e")
-"""Okabe and Ito's, their black as the ink of the page; a brown for their yellow, which a light page swallows."""
+_FIRST = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8c8c8c", INK, "#8f6b2e")
+_MORE = ("#883355", "#8877ff", "#007777", "#99bb77", "#5511ee", "#774433")
+COLOURS = (*_FIRST, *_MORE)
+"""Okabe and Ito's, their black as the ink of the page; a brown for their yellow, which a light page swallows.
+
+The others were searched for by machine: far from those nine and from each other for normal, red-blind and green-blind
+eyes, with a contrast of two or more to the light and to the dark page.
+"""
 LINES: tuple[Any, ...] = ("-", (0, (5, 2)), (0, (1, 1.2)), (0, (6, 1.5, 1, 1.5)), (0, (3, 1, 1, 1, 1, 1)))
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*", "<", ">", "d")
 HATCHES = ("", "///", "xxx", "\\\\\\", "---", "|||", "+++")
@@ -100,30 +106,38 @@ STYLE: dict[Any, Any] = {
 _numbers = itertools.count(1)
 
 
-SERIES: tuple[tuple[str, ...], ...] = (
-    ("FedRandom", "random", "network, random"),
-    ("EV", "ev", "w/o CDB", "learned", "network, ev"),
-    ("CHASe", "chase", "FAmS", "CDB", "federation", "CHASe (mu = 0.3)", "network, chase"),
-    ("FedEntropy", "entropy", "closed-form, entropy"),
-    ("FAL(Entropy)", "entropy@global", "closed-form, margin"),
-    ("FedCoreset", "coreset", "CHASe, all-global", "closed-form, badge"),
-    ("FAL(Coreset)", "coreset@global", "isolated", "random each round", "closed-form, posterior"),
-    ("FedLL4AL", "ll4al", "CDB-Global", "CHASe (mu = 0)", "closed-form, typical"),
-    ("FAL(LL4AL)", "ll4al@global", "CDB-Local", "closed-form, balanced-margin"),
-    ("w/o S", "FAm", "closed-form, random"),
-    ("w/o FAm", "no FAm", "closed-form, ev"),
-    ("subset alone", "network with closed-form head, random"),
-    ("KAFAL (KSAS)", "ksas", "network with closed-form head, ev"),
-    ("no labels",),
-    ("LoGo", "logo-chase", "network with closed-form head, chase"),
-    ("number-class", "ActiveLab decides"),
-    ("EV + GEV", "+gev", "new samples only"),
-    ("FEAL", "feal"),
-    ("FairFAL", "fairfal"),
-    ("IFAL", "ifal"),
+SERIES: tuple[tuple[int, tuple[str, ...]], ...] = (
+    (0, ("FedRandom", "random", "network, random")),
+    (1, ("EV", "ev", "w/o CDB", "learned", "network, ev")),
+    (2, ("CHASe", "chase", "FAmS", "CDB", "federation", "CHASe (mu = 0.3)", "network, chase")),
+    (3, ("FedEntropy", "entropy", "closed-form, entropy")),
+    (4, ("FAL(Entropy)", "entropy@global", "closed-form, margin")),
+    (5, ("FedCoreset", "coreset", "CHASe, all-global", "closed-form, badge")),
+    (6, ("FAL(Coreset)", "coreset@global", "isolated", "random each round", "closed-form, posterior")),
+    (7, ("FedLL4AL", "ll4al", "CDB-Global", "CHASe (mu = 0)", "closed-form, typical")),
+    (8, ("FAL(LL4AL)", "ll4al@global", "CDB-Local", "closed-form, balanced-margin")),
+    (10, ("w/o S", "FAm", "closed-form, random")),
+    (11, ("w/o FAm", "no FAm", "closed-form, ev")),
+    (4, ("subset alone",)),
+    (3, ("KAFAL (KSAS)", "ksas")),
+    (9, ("no labels",)),
+    (5, ("LoGo", "logo-chase")),
+    (6, ("number-class", "ActiveLab decides")),
+    (7, ("EV + GEV", "+gev", "new samples only")),
+    (4, ("FEAL", "feal")),
+    (7, ("FairFAL", "fairfal")),
+    (13, ("IFAL", "ifal")),
+    (12, ("network with closed-form head, random",)),
+    (13, ("network with closed-form head, ev",)),
+    (14, ("network with closed-form head, chase",)),
 )
-"""Methods that look the same in every figure of every study; those on one line never stand in one figure."""
-NUMBERS = {label: number for number, labels in enumerate(SERIES) for label in labels}
+"""The colour of each method, which looks the same in every figure of every study.
+
+Methods on one line never stand in one figure; those of one colour never in one study, so that fifteen are enough.
+"""
+NUMBERS = {label: number for number, (_, labels) in enumerate(SERIES) for label in labels}
+_OF_OTHERS = [colour for number, colour in enumerate(COLOURS) if number != SERIES[NUMBERS["no labels"]][0]]
+"""Colours of series by place: any study may have an arm without labels beside them."""
 
 
 @dataclass(frozen=True)
@@ -142,7 +156,9 @@ class Look:
     @classmethod
     def named(cls, label: str, place: int) -> Look:
         """A known method's own look; another's by its place among the series."""
-        return cls.of(NUMBERS.get(label, len(SERIES) + place))
+        number = NUMBERS.get(label, len(SERIES) + place)
+        colour = COLOURS[SERIES[number][0]] if label in NUMBERS else _OF_OTHERS[(2 + place) % len(_OF_OTHERS)]
+        return replace(cls.of(number), colour=colour)
 
 
 def new_axes(
@@ -158,6 +174,22 @@ def new_axes(
     axes.set_xlabel(xlabel)
     axes.set_ylabel(ylabel)
     return figure, axes
+
+
+def new_panels(count: int, columns: int, width: float = WIDTH, height: float = HEIGHT) -> tuple[Figure, list[Axes]]:
+    """A figure of equal panels with the same axes, row by row; only for use within ``styled``."""
+    from matplotlib.backends.backend_svg import FigureCanvasSVG
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(width, height), layout="constrained")
+    FigureCanvasSVG(figure)
+    rows = -(-count // columns)
+    found: list[Axes] = list(figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False).flat)
+    for empty in found[count:]:
+        empty.remove()
+    for lowest in found[max(0, count - columns) : count]:
+        lowest.tick_params(labelbottom=True)
+    return figure, found[:count]
 
 
 def styled() -> Any:
@@ -204,7 +236,7 @@ def add_legend(figure: Figure, axes: Axes, columns: int) -> None:
         figure.legend(handles, labels, loc="outside upper left", ncols=columns, borderpad=0, columnspacing=1.4)
 
 
-def add_scale(figure: Figure, axes: Axes, shades: Any, unit: str) -> None:
+def add_scale(figure: Figure, axes: Axes | list[Axes], shades: Any, unit: str) -> None:
     """The bar that tells what shades mean; its numbers are plain, also where they are powers of ten."""
     from matplotlib.colors import LogNorm
     from matplotlib.ticker import FuncFormatter, NullFormatter

@@ -190,12 +190,18 @@ class Experiment:
         parts = split_among_clients(settings, data)
         check_same_data(record, data, parts)
         record.kernels = kernels_for(settings, data, record.kernels or chosen("auto"), record.own_forms)
+        before: list[str] = []
+        notes: list[str] = []
+        if settings.rounds != record.settings.rounds:  # what the data cannot give depends on them
+            table = count_coverage(settings, data, parts)
+            before, notes = (shortages(each, table) for each in (record.settings, settings))
         if settings != record.settings:
             record.keep(settings)
+            record.add_notes(notes, [note for note in before if note not in notes])
         if set(data_check.PATHS) & set(changes or ()):
             data_check.here(path, located)
         record.names = data.train_names
-        return cls(record, data, [], None, parts)
+        return cls(record, data, notes, None, parts)
 
     @property
     def saved_rounds(self) -> int:

@@ -268,13 +268,17 @@ class Record:
         append_jsonl(self.path / "selections.jsonl", selections)
         append_jsonl(self.path / "metrics.jsonl", [metrics], durable=self.durable)
 
-    def add_notes(self, notes: Sequence[str]) -> None:
-        """Keep what the user should know of the run, for its report; what is there already is not repeated."""
+    def add_notes(self, notes: Sequence[str], outdated: Sequence[str] = ()) -> None:
+        """Keep what the user should know of the run, for its report; what is there already is not repeated.
+
+        ``outdated``: notes that no longer hold and are removed.
+        """
         path = self.path / "notes.json"
         known = list(json.loads(path.read_text(encoding="utf-8"))) if path.is_file() else []
-        more = [note for note in dict.fromkeys(notes) if note not in known]
-        if more:
-            write_atomically(path, json.dumps([*known, *more], indent=1).encode())
+        kept = [note for note in known if note not in outdated]
+        more = [note for note in dict.fromkeys(notes) if note not in kept]
+        if more or kept != known:
+            write_atomically(path, json.dumps([*kept, *more], indent=1).encode())
 
     def cut_after(self, round: int) -> None:
         """Drop all lines of rounds later than ``round``: they will be done again. Lines must lead up to it."""

@@ -246,7 +246,10 @@ class Server:
         return average(parts, asked)
 
     def _weights_of(self, updates: Sequence[ClientUpdate]) -> dict[ClientId, float]:
-        """The weight of each client that has labels; a share of the average that is out of proportion is noted once."""
+        """The weight of each client that has labels; a share of the average that is out of proportion is noted once.
+
+        Shuffled weights change hands every round, so that no client keeps such a share.
+        """
         settings, counts = self.settings, {update.client: update.num_labeled for update in updates}
         round = updates[0].round if updates else 0
         weights = client_weights(counts, settings.client_weights, settings.seed, round)
@@ -254,7 +257,8 @@ class Server:
             weights = capped_shares(weights, settings.most_share)
         total = sum(weights.values())
         self.largest_share = max(weights.values(), default=0.0) / total if total else 0.0
-        if self.largest_share * len(weights) > UNEVEN and not self.notes and settings.form != "isolated":
+        lasting = settings.form != "isolated" and settings.client_weights != "shuffled"
+        if lasting and self.largest_share * len(weights) > UNEVEN and not self.notes:
             heaviest = max(weights, key=lambda client: weights[client])
             who = self.names[heaviest] if heaviest < len(self.names) else heaviest
             self.notes.append(

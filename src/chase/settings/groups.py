@@ -198,7 +198,7 @@ class SelectionSettings(SettingsGroup):
     mc_passes: int = Field(20, ge=2, description="passes with dropout, for strategy = bald")
     mc_dropout: float = Field(0.5, gt=0, lt=1, description="dropout of those passes where the network has none")
     alone_epochs: int = Field(
-        50, ge=1, description="largest number of epochs of the local-only model, for strategy = logo"
+        50, ge=1, description="largest number of epochs of the local-only model, for strategy = logo and fairfal"
     )
 
 

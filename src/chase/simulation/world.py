@@ -246,10 +246,10 @@ def shortages(settings: Settings, table: Coverage) -> list[str]:
     if settings.form == "cycles":
         if settings.rounds > settings.cycle_rounds:
             return []
+        done = "1 round is" if settings.rounds == 1 else f"{settings.rounds} rounds are"
         return [
-            f"{settings.rounds} rounds are not more than one cycle of {settings.cycle_rounds}, so no labels "
-            "are requested: set "
-            f"rounds={2 * settings.cycle_rounds} or more, or a shorter cycle_rounds"
+            f"{done} not more than one cycle of {settings.cycle_rounds}, so no labels "
+            f"are requested: what a first request brings takes two cycles, {2 * settings.cycle_rounds} rounds"
         ]
     kinds, turns = usual_behaviours(settings), expected_turns(settings)
     free = table.samples - table.labeled.sum(axis=1)

@@ -81,11 +81,26 @@ def plan(study: Study, options: Options) -> list[StudyJob]:
     for key in options.changes:
         if key in varied:
             raise SettingsError(f"--set {key}=... cannot be used with study {study.name}: its arms differ in {key}")
+    check_scenes(study.name, [scene for part in parts for scene in part.scenes], options.changes)
     jobs: dict[tuple[int, str, str], StudyJob] = {}
     for number, part in enumerate(parts):
         for job in plan_part(number, part, options):
             jobs.setdefault((number, job.arm, job.name), job)
     return list(jobs.values())
+
+
+def check_scenes(study: str, scenes: Sequence[Scene], changes: Mapping[str, Any]) -> None:
+    """Refuse to set what the scenes of a study differ in: they would all become the same."""
+    for key in changes:
+        found = [(scene.preset, str(scene.changes.get(key, "as in the preset"))) for scene in scenes]
+        values = list(dict.fromkeys(value for _, value in found))
+        if len(values) > 1:
+            by_data = len(set(found)) == len({preset for preset, _ in found})
+            alone = ", choose one data set with --data" if by_data else ""
+            raise SettingsError(
+                f"--set {key}={changes[key]} cannot be used with study {study}: its scenes differ in {key} "
+                f"({', '.join(values)}); leave it out{alone}, or run that value alone with `chase run`"
+            )
 
 
 def plan_part(number: int, part: StudyPart, options: Options) -> list[StudyJob]:
@@ -104,7 +119,7 @@ def make_job(
 ) -> StudyJob:
     """One job: the preset, the scene, the user's wishes and the arm, each on top of the one before."""
     given: dict[str, Any] = {"engine": "inprocess", "seed": seed}
-    rounds = rounds_of(scene, options.rounds)
+    rounds = rounds_of(scene, options)
     if rounds:
         given["rounds"] = rounds
     if options.scale != 1.0:
@@ -122,11 +137,21 @@ def make_job(
     return StudyJob(job_name(scene.preset, arm, settings), number, label, arm, settings, preset, base)
 
 
-def rounds_of(scene: Scene, wanted: int) -> int:
+def rounds_of(scene: Scene, options: Options) -> int:
     """Rounds of a scene's jobs (0 = the preset's); in cycles those wanted for the shortest grow with the length."""
-    if scene.changes.get("form") != "cycles" or not wanted:
-        return wanted or scene.rounds
-    return -(-wanted * int(scene.changes["cycle_rounds"]) // SHORTEST_CYCLE)
+    wanted = options.rounds or scene.rounds
+    if not scene.in_cycles:
+        return wanted
+    planned = {**settings_room.values_of(scene.preset), **scene.changes}
+    usual = Settings.model_fields["cycle_rounds"].default
+    own, length = (int(values.get("cycle_rounds", usual)) for values in (planned, {**planned, **options.changes}))
+    return -(-wanted * length // (SHORTEST_CYCLE if options.rounds else own))
+
+
+def rounds_for_a_request(study: Study, job: StudyJob) -> int:
+    """The ``--rounds`` that let a job in cycles make a request and train with what it brought: two cycles."""
+    follow = any(scene.in_cycles for scene in study.parts[job.part].scenes)
+    return 2 * (SHORTEST_CYCLE if follow else job.settings.cycle_rounds)
 
 
 def digest(settings: Settings) -> str:

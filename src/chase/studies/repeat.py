@@ -11,7 +11,7 @@ from typing import Any
 from chase import settings as settings_room
 from chase.core.errors import ChaseError
 from chase.run.record import NO_EFFECT
-from chase.studies.plan import LEAST_TESTED, TESTED, StudyJob
+from chase.studies.plan import LEAST_TESTED, SHORTEST_CYCLE, TESTED, StudyJob
 from chase.studies.results import StudyResult
 from chase.studies.study import NO_LABELS, Scene, StudyPart
 
@@ -25,7 +25,7 @@ def commands(result: StudyResult, out: str) -> list[str]:
     for scene in result.scenes:
         for job in scene.jobs:
             settings = job.settings
-            key = (settings.rounds, settings.data_share, json.dumps(changes_of(job, scene.part)))
+            key = (rounds_option(job, scene.part), settings.data_share, json.dumps(changes_of(job, scene.part)))
             groups.setdefault(key, []).append(job)
     known = {arm.label for part in result.study.parts for arm in part.arms}
     lines = []
@@ -48,6 +48,12 @@ def commands(result: StudyResult, out: str) -> list[str]:
             words += ["--no-labels"]
         lines.append(shlex.join([*words, "--out", out]))
     return lines
+
+
+def rounds_option(job: StudyJob, part: StudyPart) -> int:
+    """The ``--rounds`` that give a job its rounds: where they follow the length of a cycle, those of the shortest."""
+    settings, follow = job.settings, any(scene.in_cycles for scene in part.scenes)
+    return settings.rounds * SHORTEST_CYCLE // settings.cycle_rounds if follow else settings.rounds
 
 
 def preset_of(job: StudyJob) -> str:

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from chase.core.errors import DataError, RunDirectoryError
+from chase.core.errors import MissingData, RunDirectoryError
 from chase.core.files import Held, locked, read_jsonl, write_atomically
 from chase.run.record import LOCK, kernels_before
 from chase.settings import Settings
@@ -46,7 +46,9 @@ class Progress:
     accuracy: float | None = None
     problem: str = ""
     start_seconds: float = 0.0
-    """Seconds that its process needs before the first round, by the estimate; 0 where that was not measured."""
+    """Seconds that its process needs before the first round, by the estimate."""
+    began: float = 0.0
+    """When its process was started, by the monotonic clock."""
     notes: list[str] = field(default_factory=list)
     """What happened to it that did not end it, such as a node that died; shown as it happens."""
     _read: int = field(default=0, repr=False)
@@ -74,26 +76,39 @@ class Progress:
             self.accuracy = float(str(line["test_accuracy"]))
 
     @property
-    def left(self) -> float:
+    def rounds_left(self) -> float:
         """Seconds that the rounds left take by the estimate."""
         if self.state in ("done", "failed", "missing"):
             return 0.0
-        rounds = max(0, self.job.settings.rounds - self.rounds) * self.expected
-        return rounds + (self.start_seconds if self.state == "waiting" else 0.0)
+        return max(0, self.job.settings.rounds - self.rounds) * self.expected
+
+    @property
+    def start_left(self) -> float:
+        """Seconds until its first round, by the estimate."""
+        if self.state == "waiting":
+            return self.start_seconds
+        starting = self.state == "running" and self.rounds == self.at_start
+        return max(0.0, self.start_seconds - (time.monotonic() - self.began)) if starting else 0.0
+
+    @property
+    def left(self) -> float:
+        """Seconds to its end by the estimate."""
+        return self.rounds_left + self.start_left
 
 
 def seconds_left(jobs: Sequence[Progress], workers: int) -> float:
-    """Seconds to the end of all jobs: the estimate, put right by how long finished rounds took."""
+    """Seconds to the end of all jobs: the estimate, that of rounds put right by how long finished ones took."""
     measured = sum(p.seconds for p in jobs)
     expected = sum(p.expected * (p.rounds - p.at_start) for p in jobs)
     pace = measured / expected if measured and expected else 1.0
-    return pace * max(sum(p.left for p in jobs) / workers, max((p.left for p in jobs), default=0.0))
+    left = [pace * p.rounds_left + p.start_left for p in jobs]
+    return max(sum(left) / workers, max(left, default=0.0))
 
 
 def look(plan: StudyPlan, jobs: Sequence[StudyJob], dry: bool = False) -> list[Progress]:
     """Where each job stands; the same run in two parts of a study is one job.
 
-    ``dry``: nothing is run after this, so measure the start of jobs too, and skip data that is missing.
+    ``dry``: nothing is run after this, so skip data that is missing.
     """
     once = {job.name: job for job in jobs}
     found: list[Progress] = []
@@ -104,10 +119,8 @@ def look(plan: StudyPlan, jobs: Sequence[StudyJob], dry: bool = False) -> list[P
         if is_done(plan.directory, job):
             progress.state = "done"
             progress.rounds = len(read_jsonl(plan.directory / job.name / "metrics.jsonl"))  # packed, if exported
-        elif not dry:
-            progress.expected = seconds_per_round(computed(plan, job))
         else:
-            _estimate(progress, computed(plan, job), missing)
+            _estimate(progress, computed(plan, job), missing if dry else None)
         progress.at_start, progress.seconds = progress.rounds, 0.0
         found.append(progress)
     return found
@@ -119,15 +132,20 @@ def computed(plan: StudyPlan, job: StudyJob) -> Settings:
     return job.settings.model_copy(update={"kernels": kernels})
 
 
-def _estimate(progress: Progress, settings: Settings, missing: dict[str, str]) -> None:
-    """Seconds of a job that is not begun; what its data lacks is remembered, so that it is looked for once."""
+def _estimate(progress: Progress, settings: Settings, missing: dict[str, str] | None) -> None:
+    """Seconds of a job that is not done; data that is missing is remembered, so that it is looked for once.
+
+    ``missing`` None: missing data is refused.
+    """
     place = f"{settings.data}|{settings.data_dir}"
-    if place not in missing:
+    if missing is None or place not in missing:
         try:
             progress.expected = seconds_per_round(settings)
             progress.start_seconds = seconds_to_start(settings)
             return
-        except DataError as error:
+        except MissingData as error:
+            if missing is None:
+                raise
             missing[place] = str(error)
     progress.state, progress.problem = "missing", missing[place]
 
@@ -213,6 +231,7 @@ def run_jobs(
         while waiting or running:
             while waiting and len(running) < workers:
                 running.append(start(plan, waiting.pop(0)))
+                running[-1].progress.began = time.monotonic()
             for entry in running:
                 entry.progress.update(plan.directory)
             running = [entry for entry in running if not entry.ended()]

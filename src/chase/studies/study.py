@@ -38,6 +38,11 @@ class Scene:
     """A short name, where what is changed would make too long a one."""
 
     @property
+    def in_cycles(self) -> bool:
+        """Whether its runs are in cycles, so that their rounds follow the length of a cycle."""
+        return bool(self.changes.get("form") == "cycles")
+
+    @property
     def label(self) -> str:
         """Its name, or the preset, a file by its bare name, and what is changed in it."""
         if self.name:
