@@ -242,6 +242,13 @@ def test_positions_and_labels_that_do_not_exist_are_refused() -> None:
     assert torch.equal(net.theta, before)
 
 
+def test_images_of_another_size_are_refused() -> None:
+    net = small()
+    for shape in ((5, 3, 28, 28), (5, 1, 32, 28), (5, 1, 28, 27)):
+        with pytest.raises(ValueError, match=r"was laid out for \(1, 28, 28\)"):
+            net.prepare(torch.zeros(shape))
+
+
 def test_a_kernel_that_cannot_be_used_is_named_with_the_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(NoKernel, match="was not built: install chase again on a machine with a C compiler"):
         load(tmp_path / "none.so")

@@ -152,7 +152,12 @@ def test_distillation_beside_alignment_is_left_to_autograd() -> None:
     )
     distilled = Distillation(torch.zeros(7, CLASSES), 0.9, 4.0)
     plan = training.TrainingOptions(1, 7, 0.1, 0.0, 0.0, 0.7)
-    assert isinstance(training.make_stepper(make("tiny-cnn", 0.0), job, plan, distilled), training.PlainStepper)
+    net = make("tiny-cnn", 0.0)
+    assert isinstance(training.make_stepper(net, job, plan, distilled), training.PlainStepper)
+    fused = fused_for(net)
+    assert fused is not None
+    with pytest.raises(ValueError, match="and no alignment"):
+        training.FusedStepper(fused, job, plan, distilled)
 
 
 @pytest.mark.parametrize("name", SHAPES)

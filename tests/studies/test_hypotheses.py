@@ -29,7 +29,7 @@ from chase.studies.observations import above_even, above_half, most_willing, nev
 from chase.studies.overview import MOST_NAMED, conditions, main_table, three_sentences
 from chase.studies.plan import Options, StudyJob, plan
 from chase.studies.results import SceneResult, StudyResult
-from chase.studies.why_page import accuracies, beside_paper, picks_table, pulled_table, seen_by_ev, why_page
+from chase.studies.why_page import accuracies, beside_paper, missing, picks_table, pulled_table, seen_by_ev, why_page
 
 POOLS = {"labeled": 10, "unlabeled": 90, "asked": 0, "dormant": 0, "set_aside": 0}
 
@@ -193,7 +193,7 @@ def test_tables_by_hand() -> None:
     assert row[:5] == ["MNIST", "weights by labels", "EV", "6", "50"]
     assert row[6:] == ["0, 1", "50.0 / 70.0"]
     (picked,) = picks_table([one]).texts
-    assert picked[3:] == ["40", NONE, "100", "25"]
+    assert picked[3:] == ["6", "40", NONE, "100", "25"]
 
 
 def test_the_table_at_the_top_is_over_the_seeds_that_all_arms_of_a_row_have() -> None:
@@ -266,13 +266,13 @@ def test_what_ev_can_see_by_hand() -> None:
     settings = load("mnist", {}).model_dump()
     one = Group("EV", settings, MethodRuns("EV", [run, replace(run, settings={**run.settings, "seed": 1})]))
     (row,) = seen_by_ev([one]).texts
-    assert row == ["MNIST", "weights by labels", "EV", "2", "75", "50", "75", "33"]
+    assert row == ["MNIST", "weights by labels", "EV", "2", "2", "75", "50", "75", "33"]
     found = {f.hypothesis.key: f for f in findings_of([one])}
     assert found["H18"].difference.values.tolist() == [25.0, 25.0]
     assert found["H19"].provisional
     beside = Group("FedRandom", settings, MethodRuns("FedRandom", [replace(run, selections=[])]))
     shown = seen_by_ev([beside, one]).texts
-    assert shown[0] == ["MNIST", "weights by labels", "FedRandom", "1", NONE, NONE, "75", "33"], "the control"
+    assert shown[0] == ["MNIST", "weights by labels", "FedRandom", "2", "1", NONE, NONE, "75", "33"], "the control"
     assert shown[1] == row
     assert seen_by_ev([group("FedRandom", "labelled", [0.5])]).rows == []
 
@@ -302,12 +302,18 @@ def test_to_whose_classes_a_model_is_pulled_by_hand() -> None:
     ]
     rows = pulled_table(groups).texts
     assert [row[2:] for row in rows] == [
-        ["FedRandom", "1", "75", "50", "95", "45"],
-        ["EV", "1", "50", "50", "100", "100"],
-        ["no labels", "1", "75", "50", "95", "45"],
+        ["FedRandom", "6", "1", "75", "50", "95", "45"],
+        ["EV", "6", "1", "50", "50", "100", "100"],
+        ["no labels", "6", "1", "75", "50", "95", "45"],
     ]
     found = {f.hypothesis.key: f.difference.values.tolist() for f in findings_of(groups)}
     assert (found["H22"], found["H23"], found["H24"]) == ([25.0], [-25.0], [])
+    longer = replace(run, metrics=[*run.metrics, *run_of([0.1] * 7, 0).metrics[6:]])
+    equal = load("mnist", {"client_weights": "equal"}).model_dump()
+    groups = [Group("FedRandom", settings, MethodRuns("FedRandom", [longer])), groups[0]]
+    groups.append(Group("FedRandom", equal, MethodRuns("FedRandom", [even]), {"client_weights": "equal"}))
+    assert compare(groups, hypothesis_of("H24"), "mnist").rounds == 6
+    assert compare([groups[0], groups[2]], hypothesis_of("H24"), "mnist").verdict == NOT_RUN, "ends of other rounds"
 
 
 def test_our_figures_stand_beside_those_of_the_paper() -> None:
@@ -339,25 +345,27 @@ def test_the_page_leads_with_what_holds_and_names_what_is_missing(tmp_path: Path
     )
     assert "(MNIST +10.0 points, 2 seeds)." in first
     assert "H1, H2, H3, H4, H5, H8, H10, H11, H12, H17 on CIFAR-10" in first
-    assert "- `chase study why --data mnist --rounds 60 --seeds 6`: 0 of 60 runs are finished" in text
-    assert "- `chase study strong --rounds 60 --seeds 6`: 0 of 168 runs are finished" in text
+    assert "Not finished yet: EV" in text
+    assert "The pull was found" not in text, "nothing is said to be found that does not hold"
     assert {file.name for file in figures} >= {"why-page-mnist-accuracy.svg", "why-page-mnist-largest-share.svg"}
     assert why_page([], tmp_path) == ("", {})
 
 
 def test_what_is_left_of_the_campaign_counts_runs_of_the_wanted_length() -> None:
-    few = next(planned for planned in CAMPAIGN if planned.study == "few-labels")
-    jobs = plan(find_study("few-labels"), few.options)
+    jobs = plan(find_study("why"), CAMPAIGN[0].options)
 
     def finished(own: list[StudyJob]) -> StudyResult:
-        study = STUDIES["few-labels"]
+        study = STUDIES["why"]
         scene = SceneResult(study, study.parts[0], jobs[0].scene, own, [], frozenset(job.name for job in own))
         return StudyResult(study, [scene], len(own), len(jobs))
 
-    assert [(done, total) for planned, done, total in left([finished(jobs[:7])]) if planned is few] == [(7, 60)]
-    assert few not in [planned for planned, _, _ in left([finished(jobs)])]
+    counts = {planned.command: (done, total) for planned, done, total in left([finished(jobs[:7])])}
+    assert counts["chase study why --data mnist --rounds 60 --seeds 6"] == (7, 60)
+    assert counts["chase study strong --rounds 60 --seeds 6"][1] == 168
+    assert CAMPAIGN[0] not in [planned for planned, _, _ in left([finished(jobs)])]
     shorter = [replace(job, settings=job.settings.model_copy(update={"rounds": 5})) for job in jobs]
-    assert [done for planned, done, _ in left([finished(shorter)]) if planned is few] == [0]
+    assert left([finished(shorter)]) == [], "no part of the campaign"
+    assert "seeds 6`: 7 of 60 runs are finished" in missing([finished(jobs[:7])])
 
 
 def test_the_documents_name_the_commands_of_the_campaign() -> None:

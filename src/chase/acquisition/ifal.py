@@ -18,9 +18,9 @@ Departures (docs/decisions/0103 and 0133):
 - A share of n votes is known only to within one vote. In the ratio, a distance below 1 / (n + 1), n the fewest votes
   that the candidate has in one of the three features, counts as 1 / (n + 1). Otherwise a distance of exactly 0, common
   with few votes, makes the ratio infinite and decides the ranking alone. Larger distances are as published.
-- A labelled sample votes for at most half of the candidates, so for fewer than 250 where there are fewer than 499. If
-  it votes for all, the three shares are the same and every score is 0. Candidates as far away as the last one that gets
-  a vote get one too.
+- A labelled sample votes for at most half of the candidates (rounded up), so for fewer than 250 where there are fewer
+  than 499. If it votes for all, the three shares are the same and every score is 0. Candidates as far away as the last
+  one that gets a vote get one too.
 """
 
 from __future__ import annotations

@@ -187,6 +187,8 @@ class FusedStepper:
         self._labeled = labeled if isinstance(labeled, RankingLoss) else None
         self._ranking = None if self._labeled is None else self._labeled.fused()
         self._soft = labeled.soft() if isinstance(labeled, Distillation) else None
+        if self._soft is not None and not (fused.steps_at_once and alignment_in_use(job, plan) is None):
+            raise ValueError("distillation needs a kernel that takes several steps at once, and no alignment")
         fused.load()
         if self._ranking is not None:
             self._ranking.load()

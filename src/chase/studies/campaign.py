@@ -53,17 +53,20 @@ CAMPAIGN = (
 
 
 def left(studies: Sequence[StudyResult]) -> list[tuple[Planned, int, int]]:
-    """What is not finished in these studies: the command, how many of its runs are finished, and how many it has."""
+    """What is not finished in these studies: the command, how many of its runs are finished, and how many it has.
+
+    Nothing where they have no finished run of the first command: they are no part of the campaign.
+    """
     done: dict[str, int] = {}
     for result in studies:
         for scene in result.scenes:
             for job in scene.jobs:
                 if job.name in scene.finished:
                     done[job.name] = max(done.get(job.name, 0), job.settings.rounds)
-    found = []
+    counted = []
     for planned in CAMPAIGN:
         jobs = plan(find_study(planned.study), planned.options)
-        finished = sum(done.get(job.name, 0) >= job.settings.rounds for job in jobs)
-        if finished < len(jobs):
-            found.append((planned, finished, len(jobs)))
-    return found
+        counted.append((planned, sum(done.get(job.name, 0) >= job.settings.rounds for job in jobs), len(jobs)))
+        if not counted[0][1]:
+            return []
+    return [(planned, finished, total) for planned, finished, total in counted if finished < total]

@@ -157,6 +157,8 @@ def compare(groups: Sequence[Group], hypothesis: Hypothesis, data: str) -> Findi
             if hypothesis.beyond is not None:
                 others = [candidates(groups, data, where) for where in hypothesis.beyond]
                 pairs = [[more, less, *pair] for pair in product(*others)]
+            if hypothesis.measure is not None:  # it is of the end of a run
+                pairs = [pair for pair in pairs if len({group.rounds for group in pair}) == 1]
             found += [difference_of(hypothesis, data, pair) for pair in pairs]
     return max(found, key=lambda finding: (finding.seeds, finding.rounds))
 

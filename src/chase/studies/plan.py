@@ -144,7 +144,8 @@ def rounds_of(scene: Scene, options: Options) -> int:
         return wanted
     planned = {**settings_room.values_of(scene.preset), **scene.changes}
     usual = Settings.model_fields["cycle_rounds"].default
-    own, length = (int(values.get("cycle_rounds", usual)) for values in (planned, {**planned, **options.changes}))
+    given = (values.get("cycle_rounds", usual) for values in (planned, {**planned, **options.changes}))
+    own, length = (value if isinstance(value, int) and value > 0 else usual for value in given)  # refused with the rest
     return -(-wanted * length // (SHORTEST_CYCLE if options.rounds else own))
 
 

@@ -16,9 +16,9 @@ from chase.report.runs import RunData
 from chase.report.statistics import interval
 from chase.report.tables import ReportTable
 from chase.studies import paper
-from chase.studies.campaign import left
+from chase.studies.campaign import CAMPAIGN, left
 from chase.studies.figures import Drawing, chance_picks, class_balance, largest_share, zero_ev_picks
-from chase.studies.findings import by_ev, settled_share
+from chase.studies.findings import by_ev, settled_share, unfinished
 from chase.studies.hypotheses import HYPOTHESES
 from chase.studies.hypothesis_tests import (
     LAST,
@@ -72,9 +72,14 @@ def why_page(studies: Sequence[tuple[Path, StudyResult]], root: Path) -> tuple[s
     seen = seen_by_ev(groups)
     beside = beside_paper(groups)
     parts = [HEAD, in_short(found), "## Hypotheses and verdicts\n", to_markdown(verdicts(found)), VERDICTS_NOTE]
-    parts += ["## What EV can see\n", to_markdown(seen), SEEN_NOTE] if seen.rows else []
+    parts += (
+        ["## What EV can see\n", to_markdown(seen), note_of(found, SEEN_NOTE, SEEN_FOUND, {"H18", "H19"})]
+        if seen.rows
+        else []
+    )
     pull = pulled_table(groups)
-    parts += ["## To whose classes the model is pulled\n", to_markdown(pull), PULLED_NOTE] if pull.rows else []
+    said = note_of(found, PULLED_NOTE, PULLED_FOUND, {"H22", "H23", "H24"})
+    parts += ["## To whose classes the model is pulled\n", to_markdown(pull), said] if pull.rows else []
     parts += ["## Beside the paper's figures\n", to_markdown(beside), BESIDE_NOTE] if beside.rows else []
     parts += ["## Accuracy by arm\n", to_markdown(accuracies(groups)), *shown]
     parts += ["## What decided the picks\n", to_markdown(picks_table(groups)), PICKS_NOTE, NOT_CONTROLLED]
@@ -166,12 +171,16 @@ SEEN: dict[str, Callable[[RunData], float]] = {
     "such pairs among all pairs, %": lambda run: never_together(run)[1],
 }
 SEEN_NOTE = """EV counts how often the prediction for a sample changes while a client trains. The most willing clients
-are those that asked for most samples. Where the EV of a pick is 0, chance decided among all samples of EV 0: often
-where clients hold two classes (digits, MNIST), hardly ever where they hold five (CIFAR-10). What is left wrong with two
-classes per client lies mostly between classes that no client holds together. The rows without EV show the same, so the
-split into classes makes these errors, not the selection, and no client can see from its own classes alone that they
-are left. Ties and such errors can make EV as good as chance, not worse; what can make it worse is the next table.
-"""
+are those that asked for most samples. Where the EV of a pick is 0, chance decided among all samples of EV 0. An error
+between classes that no client holds together is one that no client can find by its own classes alone."""
+SEEN_FOUND = """ Such errors are about as frequent in the rows without EV, so the split into classes makes them, not the
+selection. Ties and such errors can make EV as good as chance, not worse; what can make it worse is the next table."""
+
+
+def note_of(found: Sequence[Finding], text: str, said: str, keys: set[str]) -> str:
+    """What a table means, and what was found in it where all of these hypotheses hold."""
+    holds = {f.hypothesis.key for f in found if f.holds}
+    return (text + said if keys <= holds else text) + "\n"
 
 
 def seen_by_ev(groups: Sequence[Group]) -> ReportTable:
@@ -181,8 +190,9 @@ def seen_by_ev(groups: Sequence[Group]) -> ReportTable:
     for group in groups:
         if tuple(place_of(group)[:2]) in scenes:
             runs = group.method.runs
-            rows.append([*place_of(group), len(runs), *(mean_of([of(run) for run in runs]) for of in SEEN.values())])
-    return ReportTable(("data", "conditions", "arm", "seeds", *SEEN), rows, text_columns=3)
+            seen = [mean_of([of(run) for run in runs]) for of in SEEN.values()]
+            rows.append([*place_of(group), number(group.rounds, 0), len(runs), *seen])
+    return ReportTable(("data", "conditions", "arm", "round", "seeds", *SEEN), rows, text_columns=3)
 
 
 PULLED = (
@@ -191,34 +201,30 @@ PULLED = (
     "recall of their classes, %",
     "recall of the others, %",
 )
-PULLED_NOTE = """Theirs: the classes that the most willing clients hold. Where clients are weighted by labels and labels
-are bought, the global model takes too many samples for one of their classes, and the recall of all other classes is
-lower; with EV more so than with random selection. On MNIST there is no such pull without bought labels or with equal
-weights.
-A likely reason, not measured: what EV asks for lies between the two classes of a client, and learning these samples
-moves the client's model further. **The pull was found in these very runs** (MNIST, six seeds): the tests of H22 to H24
-say that it is no accident of the seeds, not that it was predicted.
-"""
+PULLED_NOTE = """Theirs: the classes that the most willing clients hold, where that is not all."""
+PULLED_FOUND = """ On MNIST, where clients are weighted by labels and labels are bought, the global model takes too many
+samples for one of their classes, and the recall of all other classes is lower; with EV more so than with random
+selection, and hardly without bought labels or with equal weights. A likely reason, not measured: what EV asks for lies
+between the two classes of a client, and learning these samples moves the client's model further. **The pull was found
+in these very runs**: the tests of H22 to H24 say that it is no accident of the seeds, not that it was predicted."""
 
 
 def pulled_table(groups: Sequence[Group]) -> ReportTable:
     """To whose classes the models of each arm are pulled; who is willing is the same in all arms of a seed."""
+    own = [g for g in groups if g.changed.keys() <= {"client_weights"} and g.settings["behaviour"] == "ReCo"]
     willing: dict[tuple[Any, int], set[int]] = {}
-    for group in groups:
+    for group in own:
         for run in group.method.runs:
-            if run.selections and group.settings["behaviour"] == "ReCo":
+            if run.selections:
                 willing.setdefault((group.settings["data"], run.seed), most_willing(run))
     rows: list[list[Cell]] = []
-    for group in groups:
-        found = [
-            pulled(run, willing.get((group.settings["data"], run.seed), set()))
-            for run in group.method.runs
-            if group.changed.keys() <= {"client_weights"}
-        ]
+    for group in own:
+        found = [pulled(run, willing.get((group.settings["data"], run.seed), set())) for run in group.method.runs]
         known = [values for values in found if np.isfinite(values).all()]
         if known:
-            rows.append([*place_of(group), len(known), *(mean_of(list(column)) for column in zip(*known, strict=True))])
-    return ReportTable(("data", "conditions", "arm", "seeds", *PULLED), rows, text_columns=3)
+            means = [mean_of(list(column)) for column in zip(*known, strict=True)]
+            rows.append([*place_of(group), number(group.rounds, 0), len(known), *means])
+    return ReportTable(("data", "conditions", "arm", "round", "seeds", *PULLED), rows, text_columns=3)
 
 
 BESIDE_NOTE = """The paper's figures are of its three seeds and of one round, in its text with weights by labels, in its
@@ -273,8 +279,9 @@ def picks_table(groups: Sequence[Group]) -> ReportTable:
         zero = [None if (share := settled_share(run)) is None else 100 * share for run in runs]
         chance, even = ([float(of(run)[-1]) for run in runs] for of in (chance_share, evenness))
         largest = [100 * run.last("largest_share") for run in runs]
-        rows.append([*place_of(group), *(mean_of(values) for values in (chance, zero, even, largest))])
-    columns = ("data", "conditions", "arm", "by chance, %", "EV of 0, %", "evenness, %", "largest share, %")
+        means = [mean_of(values) for values in (chance, zero, even, largest)]
+        rows.append([*place_of(group), number(group.rounds, 0), *means])
+    columns = ("data", "conditions", "arm", "round", "by chance, %", "EV of 0, %", "evenness, %", "largest share, %")
     return ReportTable(columns, rows, text_columns=3)
 
 
@@ -323,6 +330,11 @@ def of_scene(scene: SceneResult) -> dict[str, Drawing]:
 
 
 def missing(studies: Sequence[StudyResult]) -> str:
-    """Which runs of the campaign are still to come, command by command."""
-    lines = [f"- `{planned.command}`: {done} of {total} runs are finished" for planned, done, total in left(studies)]
+    """Which runs are still to come: of the campaign, where it has begun, command by command, else scene by scene."""
+    campaign = left(studies)
+    named = {planned.study for planned in CAMPAIGN} if campaign else set()
+    lines = [f"- `{planned.command}`: {done} of {total} runs are finished" for planned, done, total in campaign]
+    for result in studies:
+        for scene in result.scenes if result.study.name not in named else ():
+            lines += [f"- {scene.title}: {text}" for text in unfinished(scene)]
     return "## What is missing\n\n" + "\n".join(lines) + "\n" if lines else ""

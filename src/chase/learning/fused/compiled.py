@@ -30,6 +30,8 @@ CHUNK = 16
 
 CALLS = 64
 """Steps, or passes of inference, in one call of the kernel, which no signal interrupts."""
+MASKS = 1 << 22
+"""Bytes of dropout masks that are drawn at once, at most, unless one step has more."""
 USUAL_BATCH = 100
 """Samples that a step can have at least, labelled and watched together."""
 
@@ -52,7 +54,7 @@ class CompiledNet(FusedLayers[CompiledBuffers]):
         weights: list[tuple[int, ...]] = [(c.out_channels, *c.kernel_size, c.in_channels) for c in convs]
         super().__init__(linears, [*weights, *((c.out_channels,) for c in convs)], form.hidden)
         self._sources: list[nn.Conv2d | nn.Linear] = [*convs, *linears]
-        self.form, self._pad, self.pad = form, *pads
+        self.form, self._size, self._pad, self.pad = form, size, *pads
         self._kernel, self._call = kernel, kernel.library
         self.geometry = tuple(_geometry(convs, size, pads))
         self.widths = [linears[0].in_features, *self._hidden]
@@ -73,8 +75,10 @@ class CompiledNet(FusedLayers[CompiledBuffers]):
 
     def prepare(self, x: Tensor) -> Prepared:
         """(n, c, h, w) -> (n, padded rows, padded columns, c), as far as they are read."""
-        n, _, h, w = x.shape
-        first = self.geometry[0]
+        first, (n, channels, h, w) = self.geometry[0], x.shape
+        if (channels, h, w) != (first.channels, *self._size):
+            wanted = (first.channels, *self._size)
+            raise ValueError(f"images of {tuple(x.shape[1:])}; this network was laid out for {wanted}")
         images = x.to(torch.float32).contiguous()
         found = np.zeros((n, size_of(first)), dtype=np.float32)
         self._call.chase_prepare(ctypes.addressof(first), images.data_ptr(), n, h, w, self._pad, found.ctypes.data)
@@ -163,8 +167,9 @@ class CompiledNet(FusedLayers[CompiledBuffers]):
         losses = np.empty(count, dtype=np.float64)
         b = self._buffer(labelled + (0 if watched is None else watched.picks.shape[1]), True)
         b.sgd.rate, b.sgd.momentum, b.sgd.decay = sgd
-        for at in range(0, count, CALLS):
-            here = slice(at, at + CALLS)
+        together = min(CALLS, max(1, MASKS // max(1, b.masks.size)))
+        for at in range(0, count, together):
+            here = slice(at, at + together)
             masks = b.drawn(bits, len(positions[here]))
             order = Steps(count=len(positions[here]), labelled=labelled, total=len(samples), mu=mu)
             order.samples, order.positions = samples.ctypes.data, positions[here].ctypes.data
