@@ -139,4 +139,5 @@ def list_of(found: Sequence[Finding]) -> str:
 def evidence(finding: Finding) -> str:
     """``MNIST +6.2 points, 3 seeds``."""
     seeds = "1 seed" if finding.seeds == 1 else f"{finding.seeds} seeds"
-    return f"{name_of_data(finding.data)} {finding.difference.interval.mean:+.1f} points, {seeds}"
+    points = round(finding.difference.interval.mean, 1) + 0.0  # no -0.0
+    return f"{name_of_data(finding.data)} {points:+.1f} points, {seeds}"
