@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from chase.learning.fused import FusedNet, Watched, compiled, fused_for
+from chase.learning.fused import FusedNet, Series, Watched, compiled, fused_for
 from chase.learning.fused.compiled import CompiledNet
 from chase.learning.fused.form import Form
 from chase.learning.native import kernel as kernel_room
@@ -157,7 +157,7 @@ def in_steps(geometry: Geometry, path: int, at_once: bool) -> tuple[bytes, list[
     aligned = torch.from_numpy((np.arange(20) % 3 > 0).astype(np.float32))
     if at_once:
         watched = Watched(samples, picks, directions, aligned) if geometry.watched else None
-        losses = net.steps(samples, positions, labels, bits, watched, 0.7, SGD).tolist()
+        losses = net.steps(Series(samples, positions, labels, SGD, 0.7, watched), bits, want_loss=True).tolist()
     else:
         losses = []
         for take, pick, classes in zip(positions, picks, labels, strict=True):
@@ -235,10 +235,10 @@ def test_positions_and_labels_that_do_not_exist_are_refused() -> None:
         with pytest.raises(IndexError, match="outside of"):
             net.step([(samples, np.array(positions))], torch.tensor(labels), bits, None, 0.0, SGD, False)
         with pytest.raises(IndexError, match="outside of"):
-            net.steps(samples, np.array([positions]), np.array([labels]), bits, None, 0.0, SGD)
+            net.steps(Series(samples, np.array([positions]), np.array([labels]), SGD), bits, want_loss=False)
     watched = Watched(samples, np.array([[0, 4]]), torch.ones(4, 10), torch.ones(4))
     with pytest.raises(IndexError, match="outside of"):
-        net.steps(samples, np.array([[0, 1]]), np.array([[0, 1]]), bits, watched, 0.0, SGD)
+        net.steps(Series(samples, np.array([[0, 1]]), np.array([[0, 1]]), SGD, 0.0, watched), bits, want_loss=False)
     assert torch.equal(net.theta, before)
 
 

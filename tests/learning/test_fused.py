@@ -119,45 +119,30 @@ def test_a_step_equals_autograd(name: str, dropout: float, aligned: bool, decay:
 
 @pytest.mark.parametrize("name", SHAPES)
 @pytest.mark.parametrize("dropout", [0.0, 0.5])
-def test_a_step_of_distillation_equals_autograd(name: str, dropout: float) -> None:
+@pytest.mark.parametrize("aligned", [False, True])
+@pytest.mark.parametrize("single", [False, True])
+def test_a_step_of_distillation_equals_autograd(name: str, dropout: float, aligned: bool, single: bool) -> None:
+    """As ``train`` takes it, and as a single step."""
     samples, net, plain = make_samples(name), make(name, dropout), make(name, dropout)
     teacher = 3 * torch.randn(7, CLASSES, generator=torch.Generator().manual_seed(1))
-    plan = training.TrainingOptions(1, 7, 1.0, 0.0, 0.1, 0.0)
-    job = training.TrainingTask(samples, torch.arange(7), torch.arange(7), torch.arange(0), None, False, 0, (1, 2))
-    stepper = training.make_stepper(net, job, plan, Distillation(teacher, 0.9, 4.0))
-    compiled = isinstance(fused_for(net), CompiledNet)
-    assert isinstance(stepper, training.FusedStepper if compiled else training.PlainStepper)
-    if not compiled:
-        replay(net, name, 7)
-    loss = first_step(stepper, 7, 0, 1)
-    stepper.finish()
+    plan = training.TrainingOptions(1, 7, 1.0, 0.0, 0.1, 0.7)
+    alignment = an_alignment() if aligned else None
+    job = training.TrainingTask(
+        samples, torch.arange(7), torch.arange(7), torch.arange(20, 40), alignment, False, 0, (1, 2)
+    )
+    if single:
+        stepper = training.make_stepper(net, job, plan, Distillation(teacher, 0.9, 4.0))
+        assert isinstance(stepper, training.FusedStepper)
+        loss = first_step(stepper, 7, 0, 1)
+        stepper.finish()
+    else:
+        loss = training.train(net, job, plan, Distillation(teacher, 0.9, 4.0)).loss
 
     plain.kernels = "plain"
     slow = training.PlainStepper(plain, job, plan, Distillation(teacher, 0.9, 4.0))
-    replay(plain, name, 7)
+    replay(plain, name, 14 if aligned else 7)
     assert loss == pytest.approx(first_step(slow, 7, 0, 1), rel=1e-5)
     assert_same_changes(net, plain, make(name, dropout))
-
-
-def test_distillation_beside_alignment_is_left_to_autograd() -> None:
-    job = training.TrainingTask(
-        make_samples("tiny-cnn"),
-        torch.arange(7),
-        torch.arange(7),
-        torch.arange(20, 40),
-        an_alignment(),
-        False,
-        0,
-        (1, 2),
-    )
-    distilled = Distillation(torch.zeros(7, CLASSES), 0.9, 4.0)
-    plan = training.TrainingOptions(1, 7, 0.1, 0.0, 0.0, 0.7)
-    net = make("tiny-cnn", 0.0)
-    assert isinstance(training.make_stepper(net, job, plan, distilled), training.PlainStepper)
-    fused = fused_for(net)
-    assert fused is not None
-    with pytest.raises(ValueError, match="and no alignment"):
-        training.FusedStepper(fused, job, plan, distilled)
 
 
 @pytest.mark.parametrize("name", SHAPES)

@@ -17,7 +17,7 @@ from chase.core.randomness import fold, rng
 from chase.data.resident import Samples
 from chase.learning.augment import crop_and_flip
 from chase.learning.distillation import Distillation
-from chase.learning.fused import Fused, Prepared, Watched
+from chase.learning.fused import Fused, Prepared, Series, Watched
 from chase.learning.inference import fused_logits, logits
 from chase.learning.losses import Alignment, AlignOn, alignment_loss
 from chase.learning.optimisers import FlatAdam, FlatSGD
@@ -177,18 +177,13 @@ class PlainStepper:
 
 
 class FusedStepper:
-    """The same steps by ``chase.learning.fused``: cross-entropy, ranked losses and alignment on small networks.
-
-    Where it takes several steps at once, also distillation.
-    """
+    """The same by ``chase.learning.fused``: cross-entropy, ranked losses, distillation, alignment; small networks."""
 
     def __init__(self, fused: Fused, job: TrainingTask, plan: TrainingOptions, labeled: LabeledLoss | None) -> None:
         self._fused, self._job, self._plan = fused, job, plan
         self._labeled = labeled if isinstance(labeled, RankingLoss) else None
         self._ranking = None if self._labeled is None else self._labeled.fused()
         self._soft = labeled.soft() if isinstance(labeled, Distillation) else None
-        if self._soft is not None and not (fused.steps_at_once and alignment_in_use(job, plan) is None):
-            raise ValueError("distillation needs a kernel that takes several steps at once, and no alignment")
         fused.load()
         if self._ranking is not None:
             self._ranking.load()
@@ -204,8 +199,6 @@ class FusedStepper:
     def step(self, take: Tensor, step: Step) -> float:
         """One fused forward, backward and update."""
         plan = self._plan
-        if self._soft is not None:
-            return self.epoch([take], step.epoch, step.epochs) / take.numel()
         batches = [(self._x, take.numpy())]
         alignment = None
         if self._alignment is not None and self._draw is not None:
@@ -227,28 +220,22 @@ class FusedStepper:
             step.last_epoch,
             self._ranking,
             attached=self._labeled is not None and self._labeled.reaches_network(step),
+            soft=None if self._soft is None else self._soft.of(take),
         )
 
     def epoch(self, parts: Sequence[Tensor], epoch: int, epochs: int) -> float:
-        """In one call for all steps of a size, where the kernel can."""
+        """All steps of a size together, unless a module learns beside them or the watched samples are too many."""
         resident = self._alignment is None or self._watched is not None
-        if self._ranking is not None or not resident or not self._fused.steps_at_once:
+        if self._ranking is not None or not resident:
             return step_by_step(self, parts, epoch, epochs)
-        plan, total = self._plan, 0.0
+        plan, total, last = self._plan, 0.0, epoch == epochs - 1
+        sgd = (plan.lr, plan.momentum, plan.weight_decay)
         for size, alike in groupby(parts, key=Tensor.numel):
             positions = torch.stack(list(alike))
-            labels = self._y[positions]
-            losses = self._fused.steps(
-                self._x,
-                positions.numpy(),
-                labels.numpy(),
-                self._bits,
-                self._watched_in(len(positions), size),
-                plan.mu,
-                (plan.lr, plan.momentum, plan.weight_decay),
-                self._soft,
-            )
-            for loss in losses.tolist() if epoch == epochs - 1 else ():
+            labels, watched = self._y[positions].numpy(), self._watched_in(len(positions), size)
+            series = Series(self._x, positions.numpy(), labels, sgd, plan.mu, watched, self._soft)
+            losses = self._fused.steps(series, self._bits, last).tolist()
+            for loss in losses if last else ():
                 total += loss * size
         return total
 

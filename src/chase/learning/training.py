@@ -23,7 +23,7 @@ from chase.core.randomness import rng
 from chase.core.timing import Stopwatch
 from chase.learning.distillation import Distillation
 from chase.learning.fused import fused_for
-from chase.learning.steppers import FusedStepper, PlainStepper, Stepper, alignment_in_use
+from chase.learning.steppers import FusedStepper, PlainStepper, Stepper
 from chase.learning.task import (
     BalancedCrossEntropy,
     CrossEntropy,
@@ -64,8 +64,7 @@ def make_stepper(net: nn.Module, job: TrainingTask, plan: TrainingOptions, label
     fused = None if plain else fused_for(net)
     if fused is not None:
         ranks = isinstance(labeled, RankingLoss) and fused.gives_blocks
-        distils = isinstance(labeled, Distillation) and fused.steps_at_once and alignment_in_use(job, plan) is None
-        if labeled is None or ranks or distils:
+        if labeled is None or ranks or isinstance(labeled, Distillation):
             return FusedStepper(fused, job, plan, labeled)
     return PlainStepper(net, job, plan, labeled)
 

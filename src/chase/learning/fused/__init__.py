@@ -21,8 +21,8 @@ as fast at a batch of ten (``python -m benchmarks.steps``):
 ``fused_for`` says whether a network can be run this way.
 """
 
-from chase.learning.fused.dense import Prepared, Soft, Watched
+from chase.learning.fused.dense import Prepared, Series, Soft, Watched
 from chase.learning.fused.network import Fused, FusedNet, fused_for, fused_since
 from chase.learning.fused.predictor import FusedRanking
 
-__all__ = ["Fused", "FusedNet", "FusedRanking", "Prepared", "Soft", "Watched", "fused_for", "fused_since"]
+__all__ = ["Fused", "FusedNet", "FusedRanking", "Prepared", "Series", "Soft", "Watched", "fused_for", "fused_since"]

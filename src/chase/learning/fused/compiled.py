@@ -17,11 +17,11 @@ from torch import Tensor, nn
 
 from chase.core.errors import SettingsError
 from chase.learning.fused.compiled_buffers import CompiledBuffers, size_of
-from chase.learning.fused.dense import FusedLayers, Prepared, Soft, Watched
+from chase.learning.fused.dense import FusedLayers, Prepared, Series, Soft
 from chase.learning.fused.form import Form
 from chase.learning.fused.predictor import FusedRanking
 from chase.learning.fused.sizes import Pair, sizes_read
-from chase.learning.native.kernel import MOST_FLOATS, SLACK, Convolution, Kernel, Steps
+from chase.learning.native.kernel import MOST_FLOATS, SLACK, Convolution, Kernel, SoftStructure, Steps
 from chase.models.layers import MaskSource
 
 CHUNK = 16
@@ -40,7 +40,6 @@ class CompiledNet(FusedLayers[CompiledBuffers]):
     """conv-pool-conv-pool-fc..., trained by SGD with momentum; dropout p = 1/2 where ``form`` says."""
 
     chunk = CHUNK
-    steps_at_once = True
 
     def __init__(
         self,
@@ -123,6 +122,7 @@ class CompiledNet(FusedLayers[CompiledBuffers]):
         want_loss: bool,
         ranking: FusedRanking | None = None,
         attached: bool = True,
+        soft: Soft | None = None,
     ) -> float:
         """One step, see ``FusedLayers.step``."""
         b = self._buffer(sum(len(positions) for _, positions in batches), True)
@@ -134,11 +134,10 @@ class CompiledNet(FusedLayers[CompiledBuffers]):
         call, path = self._call, self._kernel.path
         call.chase_pack(b.address, path)
         call.chase_forward(b.address, path, 1, 1)
-        directions, aligned = alignment or (None, None)
+        directions, aligned = (None, None) if alignment is None else (of.data_ptr() for of in alignment)
+        told = None if soft is None else ctypes.byref(_softened(soft))
         loss = float(
-            call.chase_loss(
-                b.address, len(labels), labels.data_ptr(), _address(directions), _address(aligned), None, mu, None, None
-            )
+            call.chase_loss(b.address, len(labels), labels.data_ptr(), directions, aligned, None, mu, told, None)
         )
         if loss == -1.0:
             raise IndexError(f"labels outside of {self._hidden[-1]} classes: {labels}")
@@ -151,33 +150,23 @@ class CompiledNet(FusedLayers[CompiledBuffers]):
         self._backward_step(b, sgd, blocks if attached else [])
         return loss if want_loss else 0.0
 
-    def steps(
-        self,
-        samples: Prepared,
-        positions: NDArray[np.int64],
-        labels: NDArray[np.int64],
-        bits: MaskSource,
-        watched: Watched | None,
-        mu: float,
-        sgd: tuple[float, float, float],
-        soft: Soft | None = None,
-    ) -> NDArray[np.float64]:
-        """Several steps of one size without a loss-prediction module, see ``FusedLayers.steps``."""
+    def steps(self, series: Series, bits: MaskSource, want_loss: bool) -> NDArray[np.float64]:
+        """All steps of a series, several in one call of the kernel; always with their losses."""
+        samples, positions, watched = series.samples, series.positions, series.watched
         count, labelled = positions.shape
         losses = np.empty(count, dtype=np.float64)
         b = self._buffer(labelled + (0 if watched is None else watched.picks.shape[1]), True)
-        b.sgd.rate, b.sgd.momentum, b.sgd.decay = sgd
+        b.sgd.rate, b.sgd.momentum, b.sgd.decay = series.sgd
         together = min(CALLS, max(1, MASKS // max(1, b.masks.size)))
         for at in range(0, count, together):
             here = slice(at, at + together)
             masks = b.drawn(bits, len(positions[here]))
-            order = Steps(count=len(positions[here]), labelled=labelled, total=len(samples), mu=mu)
+            order = Steps(count=len(positions[here]), labelled=labelled, total=len(samples), mu=series.mu)
             order.samples, order.positions = samples.ctypes.data, positions[here].ctypes.data
-            order.labels, order.losses = labels[here].ctypes.data, losses[here].ctypes.data
+            order.labels, order.losses = series.labels[here].ctypes.data, losses[here].ctypes.data
             order.masks, order.masks_to, order.mask_bytes = masks.ctypes.data, b.masks.ctypes.data, b.masks.size
-            if soft is not None:
-                order.soft.targets, order.soft.weight = soft.targets.data_ptr(), soft.weight
-                order.soft.temperature = soft.temperature
+            if series.soft is not None:
+                order.soft = _softened(series.soft)
             if watched is not None:
                 order.watched, order.others_total = watched.picks.shape[1], len(watched.samples)
                 order.others, order.picks = watched.samples.ctypes.data, watched.picks[here].ctypes.data
@@ -211,7 +200,7 @@ class CompiledNet(FusedLayers[CompiledBuffers]):
         places = self.geometry[0].rows * self.geometry[0].columns  # the zero border, where there is one, is not counted
         pooled = b.middle_images.sum(1).mul_(1.0 / places)
         flat = b.flat_by_channel.mean(2).mul_(self.flat_scale if dropping else 1.0)
-        return [block[:count] for block in (pooled, flat, *b.hidden[:-1])]
+        return [pooled[:count], flat[:count], *super()._blocks(b, count, dropping)]
 
     @torch.inference_mode()
     def outputs_of(self, parts: Sequence[Prepared]) -> Tensor:
@@ -248,8 +237,9 @@ class CompiledNet(FusedLayers[CompiledBuffers]):
         return self.in_passes(samples)
 
 
-def _address(tensor: Tensor | None) -> int | None:
-    return None if tensor is None else tensor.data_ptr()
+def _softened(soft: Soft) -> SoftStructure:
+    """For the kernel; the targets must live as long as it."""
+    return SoftStructure(soft.targets.data_ptr(), soft.weight, soft.temperature)
 
 
 def _geometry(convs: Sequence[nn.Conv2d], size: Pair, pads: Pair) -> list[Convolution]:

@@ -39,12 +39,32 @@ class Watched(NamedTuple):
 
 
 class Soft(NamedTuple):
-    """What a teacher says of the labelled samples, which they learn beside their labels (``distillation.py``)."""
+    """What a teacher says of labelled samples, which they learn beside their labels (``distillation.py``)."""
 
     targets: Tensor
     """(samples, classes): softmax(outputs / temperature)"""
     weight: float
     temperature: float
+
+    def of(self, positions: Tensor) -> Soft:
+        """Of these samples."""
+        return self._replace(targets=self.targets.index_select(0, positions))
+
+
+class Series(NamedTuple):
+    """Steps of one size, one after the other."""
+
+    samples: Prepared
+    positions: NDArray[np.int64]
+    """(steps, size): among the samples."""
+    labels: NDArray[np.int64]
+    """(steps, size)"""
+    sgd: tuple[float, float, float]
+    """Learning rate, momentum, weight decay."""
+    mu: float = 0.0
+    watched: Watched | None = None
+    soft: Soft | None = None
+    """Of all the samples."""
 
 
 class DenseBuffers:
@@ -78,8 +98,6 @@ class FusedLayers(FlatParameters, Generic[B]):
 
     chunk = 200
     """Samples an inference pass: all buffers stay in the cache."""
-    steps_at_once = False
-    """Whether ``steps`` exists: several steps in one call."""
     gives_blocks = False
     """Whether a loss-prediction module can read what the network's taps name; own networks may name anything."""
 
@@ -126,8 +144,8 @@ class FusedLayers(FlatParameters, Generic[B]):
         """inputs -> b.flat."""
 
     def _blocks(self, b: B, count: int, dropping: bool) -> list[Tensor]:
-        """What a loss-prediction module reads of the first ``count`` samples, where ``gives_blocks``."""
-        raise NotImplementedError("these layers are not read by a loss-prediction module")
+        """What a loss-prediction module reads of the first ``count`` samples, where ``gives_blocks``: hidden layers."""
+        return [block[:count] for block in b.hidden[:-1]]
 
     def _forward(self, b: B, bits: MaskSource) -> Tensor:
         """Logits (batch, classes) of what stands in b.inputs, with dropout."""
@@ -160,7 +178,7 @@ class FusedLayers(FlatParameters, Generic[B]):
             if dropped:
                 before.mul_(b.unit_mask)
             if blocks:
-                before[: len(blocks[0])].add_(blocks[1 + i])
+                before[: len(blocks[0])].add_(blocks[i - len(b.hidden)])
             relu_backward(before, b.hidden[i - 1], 0.0, grad_input=before)
         torch.sum(b.gradients[0], 0, out=self._bias_gradients[0])
         self._weight_velocity[0].addmm_(b.gradients_t[0], b.flat, beta=momentum, alpha=self._scale)
@@ -182,12 +200,14 @@ class FusedLayers(FlatParameters, Generic[B]):
         want_loss: bool,
         ranking: FusedRanking | None = None,
         attached: bool = True,
+        soft: Soft | None = None,
     ) -> float:
         """One step; ``batches`` are (samples, positions): the labelled, then, with alignment, the watched.
 
         ``alignment``: directions (watched, outputs) and aligned (watched,). ``sgd``: learning rate, momentum, weight
         decay. ``ranking``: a loss-prediction module that is trained beside the network on the labelled samples;
-        ``attached``: its gradient continues into the network. Returns the loss where it is wanted, else 0.
+        ``attached``: its gradient continues into the network. ``soft``: of the labelled samples. Returns the loss where
+        it is wanted, else 0.
         """
         total = sum(len(positions) for _, positions in batches)
         b = self._buffer(total, True)
@@ -203,6 +223,8 @@ class FusedLayers(FlatParameters, Generic[B]):
         if want_loss:
             loss = -float(gradient[:n].gather(1, labels[:, None]).clamp_min(1e-30).log().mean())
         gradient[:n].sub_(self._eye.index_select(0, labels)).mul_(1.0 / n)
+        if soft is not None:
+            loss = (1.0 - soft.weight) * loss + soft.weight * soft_gradient(z[:n], gradient[:n], soft)
         if alignment is not None:
             loss += mu * align_gradient(z[n:], gradient[n:], *alignment, mu, want_loss)
         lr, momentum, weight_decay = sgd
@@ -217,22 +239,20 @@ class FusedLayers(FlatParameters, Generic[B]):
         self.theta.add_(self.velocity, alpha=-lr)
         return loss
 
-    def steps(
-        self,
-        samples: Prepared,
-        positions: NDArray[np.int64],
-        labels: NDArray[np.int64],
-        bits: MaskSource,
-        watched: Watched | None,
-        mu: float,
-        sgd: tuple[float, float, float],
-        soft: Soft | None = None,
-    ) -> NDArray[np.float64]:
-        """As many steps as there are rows of positions and labels; with the samples, the same as ``step`` for each.
-
-        Returns the loss of each step.
-        """
-        raise NotImplementedError("these layers take one step at a time")
+    def steps(self, series: Series, bits: MaskSource, want_loss: bool) -> NDArray[np.float64]:
+        """All steps of a series; the loss of each where it is wanted."""
+        losses = np.zeros(len(series.positions))
+        watched = series.watched
+        for i, (positions, labels) in enumerate(zip(series.positions, series.labels, strict=True)):
+            batches, alignment = [(series.samples, positions)], None
+            if watched is not None:
+                batches.append((watched.samples, watched.picks[i]))
+                pick = torch.from_numpy(watched.picks[i])
+                alignment = watched.directions.index_select(0, pick), watched.aligned.index_select(0, pick)
+            soft = None if series.soft is None else series.soft.of(torch.from_numpy(positions))
+            taken, sgd = torch.from_numpy(labels), series.sgd
+            losses[i] = self.step(batches, taken, bits, alignment, series.mu, sgd, want_loss, soft=soft)
+        return losses
 
     @torch.inference_mode()
     def outputs(self, samples: Prepared) -> Tensor:
@@ -296,6 +316,17 @@ class FusedPerceptron(FusedLayers[DenseBuffers]):
 
     def _make_buffers(self, batch: int, train: bool) -> DenseBuffers:
         return DenseBuffers(self._linears[0].in_features, self._hidden, batch, train)
+
+
+def soft_gradient(z: Tensor, gradient: Tensor, soft: Soft) -> float:
+    """``gradient``, of the mean cross-entropy, becomes that of (1 - w) * it + w * T^2 * KL(targets || softmax(z / T)).
+
+    Returns T^2 * KL.
+    """
+    heat, n = soft.temperature, z.shape[0]
+    log_p = nn.functional.log_softmax(z / heat, 1)
+    gradient.mul_(1.0 - soft.weight).add_(log_p.exp() - soft.targets, alpha=soft.weight * heat / n)
+    return heat * heat * float(nn.functional.kl_div(log_p, soft.targets, reduction="batchmean"))
 
 
 def align_gradient(

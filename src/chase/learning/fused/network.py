@@ -104,8 +104,8 @@ class FusedNet(FusedLayers[Buffers]):
         first, second = (self._first_scale, self._scale) if dropping else (1.0, 1.0)
         places = self._first.rows * self._first.columns  # the zero border, where there is one, is not counted
         pooled = b.middle.sum((1, 2, 3, 4)).mul_(first / places).t()
-        blocks = [pooled, b.flat_by_channel.mean(2).mul_(second), *b.hidden[:-1]]
-        return [block[:count] for block in blocks]
+        blocks = [pooled, b.flat_by_channel.mean(2).mul_(second)]
+        return [*(block[:count] for block in blocks), *super()._blocks(b, count, dropping)]
 
     def _backward_front(self, b: Buffers, blocks: Sequence[Tensor]) -> None:
         torch.mm(b.gradients[0], self._weights[0], out=b.flat_gradient)

@@ -63,7 +63,7 @@ class Sgd(Structure):
     _fields_ = (("rate", c_float), ("momentum", c_float), ("decay", c_float))
 
 
-class Soft(Structure):
+class SoftStructure(Structure):
     """A teacher's softened outputs."""
 
     _fields_ = (("targets", c_void_p), ("weight", c_float), ("temperature", c_float))
@@ -79,7 +79,7 @@ class Steps(Structure):
         *((name, c_void_p) for name in ("positions", "labels", "picks", "directions", "aligned", "masks", "masks_to")),
         ("mask_bytes", c_int64),
         ("losses", c_void_p),
-        ("soft", Soft),
+        ("soft", SoftStructure),
         ("mu", c_float),
     )
 
