@@ -82,12 +82,17 @@ class Desk:
 
     def wait_for(self, count: int, page: Page) -> dict[int, tuple[int | None, str]]:
         """Until so many answers have arrived."""
-        for _ in range(PATIENCE_MS // 30):
-            if len(self.answers()) == count:
-                break
-            page.wait_for_timeout(30)
-        assert len(self.answers()) == count
+        until(page, lambda: len(self.answers()), count)
         return self.answers()
+
+
+def until(page: Page, found: Callable[[], Any], expected: Any) -> None:
+    """Until ``found()`` is what is expected; the page shows an answer before its server has it."""
+    for _ in range(PATIENCE_MS // 30):
+        if found() == expected:
+            return
+        page.wait_for_timeout(30)
+    assert found() == expected
 
 
 def on_screen(page: Page) -> int:

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
-from desks import Desk, desk_at, label_one, needs_chromium, on_screen
+from desks import Desk, desk_at, label_one, needs_chromium, on_screen, until
 from homes import ANIMALS, ask, image_home, served, text_home
 from playwright.sync_api import Browser, Page, expect
 
@@ -74,8 +74,7 @@ def test_what_training_used_stands_until_it_is_replaced(desk: Desk) -> None:
     assert on_screen(page) == sample
     page.keyboard.press("3")
     expect(page.locator("#revising")).to_be_hidden()
-    page.wait_for_timeout(100)
-    assert desk.answers()[sample] == (2, "anna")
+    until(page, lambda: desk.answers()[sample], (2, "anna"))
 
 
 def test_skip_with_a_reason(desk: Desk) -> None:
@@ -188,7 +187,7 @@ def test_answers_not_sent_yet_never_reach_another_home(tmp_path: Path, chromium:
         page.keyboard.press("2")
         expect(page.locator("#last-label")).to_have_text("dog")
         expect(page.locator("#round-text")).to_have_text("Round 2: 1 of 5")
-        assert [line["label"] for line in second.ledger.labels()] == [1]
+        until(page, lambda: [line["label"] for line in second.ledger.labels()], [1])
     desk.troubles.clear()  # the server was away
 
 
@@ -294,8 +293,7 @@ def test_history_corrects_an_earlier_answer(desk: Desk) -> None:
     page.keyboard.press("3")
     expect(page.locator("#last-what")).to_have_text("Corrected to")
     assert on_screen(page) == waiting
-    page.wait_for_timeout(100)
-    assert desk.answers()[first] == (2, "anna")
+    until(page, lambda: desk.answers()[first], (2, "anna"))
     assert len(desk.answers()) == 2
 
 

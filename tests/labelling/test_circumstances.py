@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from desks import Desk, desk_at, label_one, needs_chromium, on_screen
+from desks import Desk, desk_at, label_one, needs_chromium, on_screen, until
 from homes import ask, image_home, served
 from playwright.sync_api import Browser, expect
 
@@ -152,8 +152,4 @@ def test_two_tabs_of_one_person_never_store_two_answers_to_one_question(desk: De
     assert desk.answers() == {sample: (0, "anna")}
     first.keyboard.press("Backspace")
     expect(first.locator("#sample-name")).to_have_text(f"sample {sample}")
-    for _ in range(30):
-        if not desk.answers():
-            break
-        first.wait_for_timeout(50)
-    assert desk.answers() == {}
+    until(first, desk.answers, {})

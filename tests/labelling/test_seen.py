@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from desks import Desk, desk_at, needs_chromium, on_screen
+from desks import Desk, desk_at, needs_chromium, on_screen, until
 from homes import ask, image_home, originals_home, served, text_home
 from PIL import Image
 from playwright.sync_api import Browser, Page, expect
@@ -59,21 +59,25 @@ def test_a_fast_typist_on_a_slow_line_labels_only_what_was_drawn(desk: Desk) -> 
 
 
 def test_the_frame_is_empty_until_the_next_picture_is_there(desk: Desk) -> None:
-    page = desk.sit()
+    arrived: set[str] = set()
+    page = desk.sit(before=lambda page: page.on("requestfinished", lambda one: arrived.add(one.url)))
     first = on_screen(page)
-    page.unroute_all()
+    until(page, lambda: sum("/api/samples/" in url for url in arrived), 6)  # as many as are fetched ahead
     page.route("**/api/samples/*", lambda route: None)  # nothing more arrives
-    for _ in range(8):  # as many as were fetched ahead
+
+    def press() -> str:  # no answer while the next picture is being drawn
         page.keyboard.press("1")
-        page.wait_for_timeout(60)
+        return page.inner_text("#round-text")
+
+    until(page, press, "Round 2: 6 of 30")
     expect(page.locator("#figure")).to_have_attribute("data-state", "loading")
     expect(page.locator("#viewer")).to_be_hidden()
     expect(page.locator("#loading")).to_be_visible()
-    before = len(desk.answers())
+    assert first in desk.wait_for(6, page)
     page.keyboard.press("2")
     page.wait_for_timeout(100)
-    assert len(desk.answers()) == before
-    assert first in desk.answers()
+    assert len(desk.answers()) == 6
+    expect(page.locator("#round-text")).to_have_text("Round 2: 6 of 30")
 
 
 def test_select_all_takes_no_tile_that_is_not_loaded(desk: Desk) -> None:
@@ -112,7 +116,7 @@ def test_a_broken_picture_is_a_placeholder_and_takes_no_label(
         expect(page.locator("#sample-name")).to_have_text("sample 1")
         page.keyboard.press("2")
         expect(page.locator("#banner")).to_contain_text("cannot be labelled")
-        assert set(desk.answers()) == {0}
+        assert set(desk.wait_for(1, page)) == {0}
         page.keyboard.press("Enter")
         expect(page.locator("#file-name")).to_have_text("c.png")
         desk.wait_for(2, page)
@@ -155,13 +159,10 @@ def test_deep_pictures_are_shown_in_a_window_that_can_be_moved(
         expect(page.locator("#window-values")).to_have_text("Grey values 0 to 4095 of 0 to 4095")
         page.evaluate("brightness.value = 40; brightness.dispatchEvent(new Event('input'))")
         expect(page.locator("#adjusted")).to_be_visible()
-        page.wait_for_timeout(300)
-        expect(page.locator("#figure")).to_have_attribute("data-state", "ready")
-        assert shade(page) > 160
+        until(page, lambda: shade(page) > 160, True)
         page.click("#adjust-reset")
-        page.wait_for_timeout(300)
+        until(page, lambda: abs(shade(page) - 128) <= 2, True)
         expect(page.locator("#figure")).to_have_attribute("data-state", "ready")
-        assert abs(shade(page) - 128) <= 2
         page.keyboard.press("1")
         desk.wait_for(1, page)
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from desks import Desk, desk_at, needs_chromium, on_screen
+from desks import Desk, desk_at, needs_chromium, on_screen, until
 from homes import ask, image_home
 from PIL import Image
 from playwright.sync_api import Browser, Page, expect
@@ -285,7 +285,7 @@ def test_not_sure_a_comment_and_a_colleague(home: Home, desk: Desk) -> None:
     page.keyboard.press("Escape")
     page.keyboard.press("3")
     expect(page.locator("#sample-name")).not_to_have_text(f"sample {second}")
-    page.wait_for_timeout(300)
+    until(page, lambda: len(home.inbox.verdicts.reviews()), 2)
     reviews = {one["sample"]: one for one in home.inbox.verdicts.reviews()}
     assert (reviews[first]["why"], reviews[first]["answers"][0]["comment"]) == ("not sure", "blurred on the left")
     assert reviews[second]["why"] == "colleague"
