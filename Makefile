@@ -5,12 +5,13 @@ READY := $(VENV)/.ready
 
 .PHONY: install demo test test-federation test-label-studio lint lint-style lint-types lint-imports bench clean
 
-# pip compiles every file that it installs on one core; here two thirds of them are compiled, on all cores. Some
-# packages ship files that are no Python of this version, which is no error.
+# pip compiles every file that it installs, on one core; here what nearly every start imports is compiled, on all cores,
+# and the rest when it is first imported. Some packages ship files that are no Python of this version: no error.
 $(READY): pyproject.toml constraints.txt setup.py $(wildcard src/chase/learning/native/*.[ch])
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt -e ".[dev]"
-	$(BIN)/python -W ignore -m compileall -q -j 0 -x '/tests?/' $(VENV)/lib src >/dev/null || true
+	cd $(VENV)/lib/python3*/site-packages && ../../../bin/python -W ignore -m compileall -q -j 0 -x '/tests?/' \
+	  torch numpy scipy matplotlib pandas pyarrow pydantic flwr hypothesis $(CURDIR)/src >/dev/null || true
 	touch $(READY)
 
 install: $(READY)
@@ -19,7 +20,7 @@ demo: $(READY)
 	$(BIN)/chase demo
 
 test: $(READY)
-	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder
+	$(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder
 
 test-federation: $(READY)
 	$(BIN)/python -m pytest -m federation

@@ -14,14 +14,13 @@ from typing import Any
 
 import pytest
 from killing import POINTS
-from support import final_weights, timeless
+from support import CHASE, final_weights, timeless
 
 from chase.run.experiment import Experiment
 from chase.run.record import Record
 from chase.settings import load, parse_changes
 
 CHANGES = ["clients=4", "local_epochs=2", "engine=inprocess", "answer_delay=1", "dropout=0.2"]
-COMMAND = [sys.executable, "-c", "from chase.cli import main; main()"]
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1"}
 
 
@@ -115,17 +114,17 @@ def wait_for(path: Path, lines: int, process: subprocess.Popen[Any]) -> None:
 
 
 def start(out: Path, rounds: int, *more: str) -> subprocess.Popen[str]:
-    command = [*COMMAND, "run", "digits", "--out", str(out), *changes(rounds, *more)]
+    command = [*CHASE, "run", "digits", "--out", str(out), *changes(rounds, *more)]
     return subprocess.Popen(
         command, env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
     )
 
 
 def test_killed_from_outside_at_random_moments(tmp_path: Path) -> None:
-    """Two runs in one process and one with workers, each killed twice."""
+    """A run in one process, resumed by the command, and one with workers."""
     rounds = 20
     whole = reference(tmp_path / "whole", rounds)
-    for number, more in enumerate([(), (), ("engine=workers", "workers=2")]):
+    for number, more in enumerate([(), ("engine=workers", "workers=2")]):
         out = tmp_path / str(number)
         process = start(out, rounds, *more)
         wait_for(out / "metrics.jsonl", 1, process)
@@ -137,7 +136,7 @@ def test_killed_from_outside_at_random_moments(tmp_path: Path) -> None:
         assert 1 <= done < rounds, "killed too late to prove anything"
         if number == 0:
             resumed = subprocess.run(
-                [*COMMAND, "resume", str(out)], env=ENVIRONMENT, capture_output=True, text=True, timeout=200
+                [*CHASE, "resume", str(out)], env=ENVIRONMENT, capture_output=True, text=True, timeout=200
             )
             assert resumed.returncode == 0, resumed.stderr
         else:

@@ -45,8 +45,8 @@ def wire_of(loopback: Loopback) -> Wire:
     return Wire({100 + n: home for n, home in enumerate(loopback.homes.values())})
 
 
-def run(loopback: Loopback, wire: Wire) -> list[Metrics]:
-    clock = Clock()
+def run(loopback: Loopback, wire: Wire, last: float = 100_000.0) -> list[Metrics]:
+    clock = Clock(last=last)
     return run_federation(loopback.federation, wire, clock, clock.sleep)
 
 
@@ -243,7 +243,7 @@ def test_the_accounts_of_server_and_sites_agree_after_a_kill_and_another_quorum(
     wire = wire_of(fed)
     wire.lost = {(node, "turn") for node in wire.homes}
     with pytest.raises(AssertionError, match="stands still"):  # the sites have answered, and the server is killed
-        run(fed, wire)
+        run(fed, wire, 1_000.0)
     fed.federation.keep_rules(fed.federation.changed({"quorum": 4}))
     metrics = run(fed, wire_of(fed))
     assert [line["took_part"] for line in metrics] == [5, 5]

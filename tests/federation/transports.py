@@ -36,13 +36,14 @@ def prompt(letter: SiteMessage, turn: int) -> tuple[float, object]:
 @dataclass
 class Clock:
     now: float = 0.0
+    last: float = 100_000.0
 
     def __call__(self) -> float:
         return self.now
 
     def sleep(self, seconds: float) -> None:
         self.now += seconds
-        assert self.now < 100_000, "the round stands still for ever"
+        assert self.now < self.last, "the round stands still for ever"
 
 
 @dataclass

@@ -15,7 +15,7 @@ from playwright.sync_api import Browser, Page, expect
 from chase.home.inbox import Given
 
 pytestmark = needs_chromium
-WIDTHS = (1280, 390, 320)
+WIDTHS = (1280, 320)
 FOUND = {"resultTypes": ["violations"]}
 SCHEMES = {"light": FOUND, "dark": {**FOUND, "runOnly": ["color-contrast"]}}
 """In dark only what colours can change is looked at again."""

@@ -9,7 +9,6 @@ import csv
 import json
 import re
 import subprocess
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -18,11 +17,11 @@ import httpx
 import numpy as np
 import pytest
 from PIL import Image
+from support import CHASE
 from typer.testing import CliRunner
 
 from chase.cli.main import app
 
-CHASE = [sys.executable, "-c", "from chase.cli import main; main()"]
 CLASSES = ("bag", "coat")
 
 

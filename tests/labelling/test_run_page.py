@@ -9,7 +9,6 @@ import re
 import signal
 import ssl
 import subprocess
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -17,6 +16,7 @@ from typing import Any
 
 import pytest
 from homes import ask, certificate, image_home
+from support import CHASE
 from typer.testing import CliRunner
 
 from chase.cli.main import app
@@ -40,7 +40,6 @@ SMALL: dict[str, Any] = {
     "engine": "inprocess",
     "answer_delay": 1,
 }
-CHASE = [sys.executable, "-c", "from chase.cli import main; main()"]
 
 
 def begin(path: Path, **changes: Any) -> Experiment:

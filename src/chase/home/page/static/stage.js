@@ -105,6 +105,7 @@ export class Stage {
     if (this.entry !== entry) return;
     const ticket = (this.ticket += 1);
     this.armed = null;
+    this.state("loading");
     try {
       const sample = await load(entry.sample, low, high);
       if (ticket !== this.ticket) return;
