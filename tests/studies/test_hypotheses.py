@@ -29,7 +29,17 @@ from chase.studies.observations import above_even, above_half, most_willing, nev
 from chase.studies.overview import MOST_NAMED, conditions, main_table, three_sentences
 from chase.studies.plan import Options, StudyJob, plan
 from chase.studies.results import SceneResult, StudyResult
-from chase.studies.why_page import accuracies, beside_paper, missing, picks_table, pulled_table, seen_by_ev, why_page
+from chase.studies.why_page import (
+    accuracies,
+    beside_paper,
+    in_short,
+    missing,
+    picks_table,
+    pulled_table,
+    seen_by_ev,
+    something_to_go_by,
+    why_page,
+)
 
 POOLS = {"labeled": 10, "unlabeled": 90, "asked": 0, "dormant": 0, "set_aside": 0}
 
@@ -374,3 +384,31 @@ def test_the_documents_name_the_commands_of_the_campaign() -> None:
     assert [sorted(line.split()) for line in named] == [
         sorted(f"{planned.command} --out campaign/{planned.directory}".split()) for planned in CAMPAIGN
     ]
+
+
+def test_in_short_a_hypothesis_stands_once_with_all_its_data_sets() -> None:
+    seeds = np.linspace(0, 0.05, 6)
+    groups = [
+        group(arm, "equal", (value + seeds * value).tolist(), data)
+        for data in ("mnist", "cifar10")
+        for arm, value in (("FedRandom", 0.5), ("EV", 0.6))
+    ]
+    text = in_short([f for f in findings_of(groups) if f.hypothesis.key == "H5"])
+    assert text.count("H5: ") == 1
+    assert "(MNIST +10.2 points, 6 seeds; CIFAR-10 +10.2 points, 6 seeds)." in text
+
+
+@pytest.mark.parametrize(("evs", "said"), [((3, 2, 5, 1), True), ((0, 0, 5, 1), False)])
+def test_that_ev_tells_samples_apart_is_said_only_where_it_does(evs: tuple[int, ...], said: bool) -> None:
+    seeds = np.linspace(0, 0.05, 6)
+    ev = group("EV", "equal", (0.6 + seeds).tolist(), "cifar10")
+    runs = [
+        replace(run, settings={**run.settings, "strategy": "ev"}, selections=asked(0, *evs)) for run in ev.method.runs
+    ]
+    groups = [
+        replace(ev, method=MethodRuns("EV", runs)),
+        group("FedRandom", "equal", (0.5 + seeds).tolist(), "cifar10"),
+    ]
+    groups[1].method.runs[0].metrics[-1]["test_accuracy"] += 0.01  # differences that vary
+    assert bool(something_to_go_by(findings_of(groups), groups)) is said
+    assert something_to_go_by([], groups) == ""

@@ -31,7 +31,7 @@ its authors' code aligns) buy the same number of labels. Weights: how much a cli
 says otherwise clients are unequal as in the paper (ReCo): two of ten label ten samples every round, six label seven
 every third round, two label five every fifth. The paper's figures are of one round.
 """
-MOST_NAMED = 4
+MOST_NAMED = 5
 """Hypotheses that a sentence names; the others are counted."""
 NOT_CONTROLLED = (
     "**What the paper did not control:** who counts how much in the average (its text weighs clients by labels, its "

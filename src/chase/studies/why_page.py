@@ -73,7 +73,11 @@ def why_page(studies: Sequence[tuple[Path, StudyResult]], root: Path) -> tuple[s
     beside = beside_paper(groups)
     parts = [HEAD, in_short(found), "## Hypotheses and verdicts\n", to_markdown(verdicts(found)), VERDICTS_NOTE]
     parts += (
-        ["## What EV can see\n", to_markdown(seen), note_of(found, SEEN_NOTE, SEEN_FOUND, {"H18", "H19"})]
+        [
+            "## What EV can see\n",
+            to_markdown(seen),
+            note_of(found, SEEN_NOTE + something_to_go_by(found, groups), SEEN_FOUND, {"H18", "H19"}),
+        ]
         if seen.rows
         else []
     )
@@ -105,12 +109,20 @@ def in_short(found: Sequence[Finding]) -> str:
         if some:
             lines += [
                 f"**{name}**\n",
-                *(f"- {f.hypothesis.key}: {f.hypothesis.text} ({evidence(f)})." for f in some),
+                *(f"- {said} ({'; '.join(own)})." for said, own in by_hypothesis(some).items()),
                 "",
             ]
     if not_yet := not_run([f for f in found if f.verdict == NOT_RUN]):
         lines += [f"**Not run yet:** {not_yet}.\n"]
     return "\n".join(lines)
+
+
+def by_hypothesis(found: Sequence[Finding]) -> dict[str, list[str]]:
+    """Key and text of each hypothesis, and the evidence of every data set for it."""
+    said: dict[str, list[str]] = {}
+    for finding in found:
+        said.setdefault(f"{finding.hypothesis.key}: {finding.hypothesis.text}", []).append(evidence(finding))
+    return said
 
 
 def not_run(found: Sequence[Finding]) -> str:
@@ -181,6 +193,19 @@ def note_of(found: Sequence[Finding], text: str, said: str, keys: set[str]) -> s
     """What a table means, and what was found in it where all of these hypotheses hold."""
     holds = {f.hypothesis.key for f in found if f.holds}
     return (text + said if keys <= holds else text) + "\n"
+
+
+NEVER_ZERO = """ On CIFAR-10, where clients hold five classes each, hardly any pick has an EV of 0, and with equal
+weights EV beats random selection (H5)."""
+
+
+def something_to_go_by(found: Sequence[Finding], groups: Sequence[Group]) -> str:
+    """Where EV tells samples apart and beats random selection; nothing where the runs do not show both."""
+    runs = [run for group in groups for run in group.method.runs if group.settings["data"] == "cifar10"]
+    shares = [zero_share(run, willing=True) for run in runs]
+    known = [share for share in shares if np.isfinite(share)]
+    supported = any(f.holds and f.hypothesis.key == "H5" and f.data == "cifar10" for f in found)
+    return NEVER_ZERO if supported and known and max(known) < 5 else ""
 
 
 def seen_by_ev(groups: Sequence[Group]) -> ReportTable:
