@@ -3,7 +3,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: install demo test test-federation test-label-studio lint lint-style lint-types lint-imports bench clean
+.PHONY: install demo test test-federation test-cluster test-label-studio lint lint-style lint-types lint-imports bench clean
 
 # pip compiles every file that it installs, on one core; here what nearly every start imports is compiled, on all cores,
 # and the rest when it is first imported. Some packages ship files that are no Python of this version: no error.
@@ -20,10 +20,13 @@ demo: $(READY)
 	$(BIN)/chase demo
 
 test: $(READY)
-	$(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder
+	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder
 
 test-federation: $(READY)
 	$(BIN)/python -m pytest -m federation
+
+test-cluster: $(READY)
+	$(BIN)/python -m pytest -m cluster
 
 test-label-studio: $(READY)
 	test -x .label-studio/bin/label-studio || $(PYTHON) -m venv .label-studio

@@ -113,14 +113,7 @@ def test_two_rounds_on_generated_files(name, tmp_path):
     generate(name, tmp_path)
     small = {
         "emnist": {"clients": 5, "initial_labels": 0.1, "classes_per_client": 13},
-        "cifar100": {
-            "clients": 2,
-            "initial_labels": 0.02,
-            "alpha": 1.0,
-            "test_limit": 20,
-            "budget": 2,
-            "local_epochs": 1,
-        },
+        "cifar100": {"clients": 2, "initial_labels": 0.02, "alpha": 1.0, "test_limit": 20, "budget": 2},
         "shakespeare": {"clients": 2, "min_owned": 800, "initial_labels": 0.015, "test_limit": 20},
         "mnist": {"clients": 5, "initial_labels": 0.1},
         "cifar10": {"clients": 3, "initial_labels": 0.1},

@@ -109,6 +109,7 @@ def table(directory: Path) -> Path:
     return directory
 
 
+@pytest.mark.cluster
 def test_a_job_resumes_elsewhere_when_its_node_dies_and_data_is_sent_to_nodes_without_it(
     made: Any, nodes: Any, shared_place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -165,6 +166,7 @@ def test_a_job_resumes_elsewhere_when_its_node_dies_and_data_is_sent_to_nodes_wi
     assert (out / job.name / places["data"]).resolve() == (tmp_path / "work" / "items.csv").resolve()
 
 
+@pytest.mark.cluster
 def test_a_comparison_on_a_cluster_ends_as_one_on_this_machine(
     made: Any, nodes: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
