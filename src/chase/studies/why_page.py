@@ -76,7 +76,7 @@ def why_page(studies: Sequence[tuple[Path, StudyResult]], root: Path) -> tuple[s
         [
             "## What EV can see\n",
             to_markdown(seen),
-            note_of(found, SEEN_NOTE + something_to_go_by(found, groups), SEEN_FOUND, {"H18", "H19"}),
+            note_of(found, SEEN_NOTE + something_to_go_by(found, groups) + ERRORS_NOTE, SEEN_FOUND, {"H18", "H19"}),
         ]
         if seen.rows
         else []
@@ -183,8 +183,9 @@ SEEN: dict[str, Callable[[RunData], float]] = {
     "such pairs among all pairs, %": lambda run: never_together(run)[1],
 }
 SEEN_NOTE = """EV counts how often the prediction for a sample changes while a client trains. The most willing clients
-are those that asked for most samples. Where the EV of a pick is 0, chance decided among all samples of EV 0. An error
-between classes that no client holds together is one that no client can find by its own classes alone."""
+are those that asked for most samples. Where the EV of a pick is 0, chance decided among all samples of EV 0."""
+ERRORS_NOTE = """ An error between classes that no client holds together is one that no client can find by its own
+classes alone."""
 SEEN_FOUND = """ Such errors are about as frequent in the rows without EV, so the split into classes makes them, not the
 selection. Ties and such errors can make EV as good as chance, not worse; what can make it worse is the next table."""
 
