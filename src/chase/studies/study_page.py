@@ -35,7 +35,8 @@ def write_study_page(result: StudyResult, place: Path, written: set[Path]) -> No
     about = result.study.about
     lines = [f"# Study {result.study.name}\n", f"{about[:1].upper()}{about[1:]}. {result.state.capitalize()}.\n"]
     lines += [f"{result.study.note}\n"] if result.study.note else []
-    lines += [*recommend_text(result, place, written), "## What was found\n", found_text(result)]
+    found = found_text(result)
+    lines += [*recommend_text(result, place, written), *(["## What was found\n", found] if found.strip() else [])]
     lines += [*notes_text(place), *across_text(result, place, written)]
     lines += [scene_text(scene, place, written) for scene in result.scenes if scene.methods]
     file = page_of(result, place)
