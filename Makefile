@@ -11,7 +11,7 @@ $(READY): pyproject.toml constraints.txt setup.py $(wildcard src/chase/learning/
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt -e ".[dev]"
 	cd $(VENV)/lib/python3*/site-packages && ../../../bin/python -W ignore -m compileall -q -j 0 -x '/tests?/' \
-	  torch numpy scipy matplotlib pandas pyarrow pydantic flwr hypothesis $(CURDIR)/src >/dev/null || true
+	  torch numpy scipy matplotlib pandas pyarrow pydantic flwr hypothesis "$(CURDIR)/src" >/dev/null || true
 	touch $(READY)
 
 install: $(READY)

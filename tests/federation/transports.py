@@ -37,6 +37,7 @@ def prompt(letter: SiteMessage, turn: int) -> tuple[float, object]:
 class Clock:
     now: float = 0.0
     last: float = 100_000.0
+    """When a round that still waits has failed."""
 
     def __call__(self) -> float:
         return self.now

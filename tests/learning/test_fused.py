@@ -146,6 +146,18 @@ def test_a_step_of_distillation_equals_autograd(name: str, dropout: float, align
 
 
 @pytest.mark.parametrize("name", SHAPES)
+def test_a_step_before_the_last_epoch_gives_no_loss_of_distillation(name: str) -> None:
+    plan = training.TrainingOptions(2, 7, 1.0, 0.0, 0.1, 0.7)
+    job = training.TrainingTask(
+        make_samples(name), torch.arange(7), torch.arange(7), torch.arange(20, 40), None, False, 0, (1, 2)
+    )
+    stepper = training.make_stepper(make(name, 0.0), job, plan, Distillation(torch.randn(7, CLASSES), 0.9, 4.0))
+    assert isinstance(stepper, training.FusedStepper)
+    assert first_step(stepper, 7, 0, 2) == 0.0
+    assert first_step(stepper, 7, 1, 2) > 0.0
+
+
+@pytest.mark.parametrize("name", SHAPES)
 @pytest.mark.parametrize("aligned", [False, True])
 def test_a_turn_has_the_same_bits_in_one_call_or_in_single_steps(
     name: str, aligned: bool, monkeypatch: pytest.MonkeyPatch

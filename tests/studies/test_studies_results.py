@@ -21,7 +21,14 @@ from chase.settings import load
 from chase.studies import paper
 from chase.studies.catalog import STUDIES, find_study
 from chase.studies.figures import FIGURES, places, smooth
-from chase.studies.findings import comparisons, findings, own_classes_findings, paper_findings, settled_share
+from chase.studies.findings import (
+    NOTHING_FOUND,
+    comparisons,
+    findings,
+    own_classes_findings,
+    paper_findings,
+    settled_share,
+)
 from chase.studies.job import is_done, open_job
 from chase.studies.page import parts_section, write_study
 from chase.studies.plan import Options, plan, plans_in, write_plan
@@ -115,6 +122,18 @@ def test_notes_of_jobs_reach_the_page_and_an_export(finished: Path, tmp_path: Pa
     text = (tmp_path / "results" / "tiny" / "ablation-study.md").read_text()
     assert text.count("- No client holds any sample of: zebra.") == 1
     assert "- EV, seed 1: a disk was slow." in text
+
+
+def test_a_study_of_one_method_says_that_nothing_is_compared(tmp_path: Path) -> None:
+    (job,) = plan(find_study("ablation"), Options(("digits",), ("FedRandom",), 2, 1, scale=0.2, changes=TINY))
+    write_plan(tmp_path / "runs", "ablation", [job])
+    Experiment.begin(job.settings, tmp_path / "runs" / job.name).run()
+    page = write_study(read_studies(tmp_path / "runs")[0], tmp_path / "runs")
+    assert page is not None
+    assert NOTHING_FOUND in page.read_text()
+    pack(tmp_path / "runs", tmp_path / "results" / "one")
+    publish(tmp_path / "results")
+    assert f"## What was found\n\n{NOTHING_FOUND}\n" in (tmp_path / "results/one/ablation-study.md").read_text()
 
 
 def test_the_command_that_repeats_cycles_names_the_rounds_of_the_shortest(tmp_path: Path) -> None:

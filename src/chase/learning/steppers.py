@@ -177,7 +177,10 @@ class PlainStepper:
 
 
 class FusedStepper:
-    """The same by ``chase.learning.fused``: cross-entropy, ranked losses, distillation, alignment; small networks."""
+    """The same steps by ``chase.learning.fused``, which has them for small networks.
+
+    Cross-entropy, ranked losses, distillation and alignment.
+    """
 
     def __init__(self, fused: Fused, job: TrainingTask, plan: TrainingOptions, labeled: LabeledLoss | None) -> None:
         self._fused, self._job, self._plan = fused, job, plan

@@ -17,6 +17,7 @@ from chase.studies.scene_tables import departures, why_not
 
 BY_EV = frozenset({"ev", "chase"})
 """Strategies that ask for the samples of the highest EV."""
+NOTHING_FOUND = "Nothing is compared: that needs finished runs of at least two methods."
 
 
 def comparisons(result: SceneResult) -> tuple[str, list[str]]:

@@ -11,7 +11,7 @@ from chase.report.markup import Markup, html_figure, html_table, markup
 from chase.report.sections import Section, grid
 from chase.report.table_files import plain_tables, write_tables
 from chase.studies.figures import FIGURES, across
-from chase.studies.findings import comparisons, findings
+from chase.studies.findings import NOTHING_FOUND, comparisons, findings
 from chase.studies.ranking import NEEDED, labels_needed, ranking, recommendation
 from chase.studies.recommend import STUDY as RECOMMEND
 from chase.studies.results import SceneResult, StudyResult
@@ -51,7 +51,9 @@ def render(result: StudyResult) -> str:
 def summary(result: StudyResult) -> Section:
     """What was found in every scene."""
     scenes = [(scene.title, said) for scene in result.scenes if (said := found_in(scene))]
-    return Section("found", "What was found", markup("found", scenes=scenes, note=result.study.note))
+    return Section(
+        "found", "What was found", markup("found", scenes=scenes, nothing=NOTHING_FOUND, note=result.study.note)
+    )
 
 
 def found_in(scene: SceneResult) -> Markup:

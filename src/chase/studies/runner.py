@@ -51,21 +51,24 @@ class Progress:
     """When its process was started, by the monotonic clock."""
     notes: list[str] = field(default_factory=list)
     """What happened to it that did not end it, such as a node that died; shown as it happens."""
-    _read: int = field(default=0, repr=False)
+    _at: int = field(default=0, repr=False)
+    """Where in the file the last line that was read begins."""
+    _last: bytes = field(default=b"", repr=False)
 
     def update(self, directory: Path) -> None:
         """Read the lines that the job has written since the last look."""
         path = directory / self.job.name / "metrics.jsonl"
         if not path.is_file():
             return
-        if path.stat().st_size < self._read:
-            self._read, self.rounds, self.seconds = 0, 0, 0.0  # a resumed job cuts off what has no checkpoint
         with path.open("rb") as file:
-            file.seek(self._read)
+            file.seek(self._at)
+            if file.read(len(self._last)) != self._last:  # a resumed job cuts off what has no checkpoint, and goes on
+                self._at, self._last, self.rounds, self.seconds = 0, b"", 0, 0.0
+                file.seek(0)
             for text in file:
-                if not text.endswith(b"\n"):
+                if not text.endswith(b"\n"):  # its end is still to come
                     break
-                self._read += len(text)
+                self._at, self._last = self._at + len(self._last), text
                 self._take(json.loads(text))
 
     def _take(self, line: dict[str, object]) -> None:

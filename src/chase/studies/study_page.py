@@ -16,7 +16,7 @@ from chase.report.sections import round_numbers
 from chase.report.standalone import standalone
 from chase.report.tables import ReportTable
 from chase.studies.figures import FIGURES, Drawing, across
-from chase.studies.findings import comparisons, findings, unfinished
+from chase.studies.findings import NOTHING_FOUND, comparisons, findings, unfinished
 from chase.studies.ranking import NEEDED, labels_needed, ranking, recommendation
 from chase.studies.recommend import STUDY as RECOMMEND
 from chase.studies.results import SceneResult, StudyResult, key_of
@@ -35,8 +35,7 @@ def write_study_page(result: StudyResult, place: Path, written: set[Path]) -> No
     about = result.study.about
     lines = [f"# Study {result.study.name}\n", f"{about[:1].upper()}{about[1:]}. {result.state.capitalize()}.\n"]
     lines += [f"{result.study.note}\n"] if result.study.note else []
-    found = found_text(result)
-    lines += [*recommend_text(result, place, written), *(["## What was found\n", found] if found.strip() else [])]
+    lines += [*recommend_text(result, place, written), "## What was found\n", found_text(result)]
     lines += [*notes_text(place), *across_text(result, place, written)]
     lines += [scene_text(scene, place, written) for scene in result.scenes if scene.methods]
     file = page_of(result, place)
@@ -95,7 +94,7 @@ def found_text(result: StudyResult) -> str:
             shown = [first, *rest] if first else [*each, *rest]
             lines += [f"**{scene.title}**\n", listed(shown)]
             lines += folded("Each comparison in a sentence", listed(each)) if first else []
-    return "\n".join(lines)
+    return "\n".join(lines) or f"{NOTHING_FOUND}\n"
 
 
 def recommend_text(result: StudyResult, place: Path, written: set[Path]) -> list[str]:

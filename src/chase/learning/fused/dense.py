@@ -224,7 +224,7 @@ class FusedLayers(FlatParameters, Generic[B]):
             loss = -float(gradient[:n].gather(1, labels[:, None]).clamp_min(1e-30).log().mean())
         gradient[:n].sub_(self._eye.index_select(0, labels)).mul_(1.0 / n)
         if soft is not None:
-            loss = (1.0 - soft.weight) * loss + soft.weight * soft_gradient(z[:n], gradient[:n], soft)
+            loss = (1.0 - soft.weight) * loss + soft.weight * soft_gradient(z[:n], gradient[:n], soft, want_loss)
         if alignment is not None:
             loss += mu * align_gradient(z[n:], gradient[n:], *alignment, mu, want_loss)
         lr, momentum, weight_decay = sgd
@@ -318,14 +318,16 @@ class FusedPerceptron(FusedLayers[DenseBuffers]):
         return DenseBuffers(self._linears[0].in_features, self._hidden, batch, train)
 
 
-def soft_gradient(z: Tensor, gradient: Tensor, soft: Soft) -> float:
+def soft_gradient(z: Tensor, gradient: Tensor, soft: Soft, want_loss: bool) -> float:
     """``gradient``, of the mean cross-entropy, becomes that of (1 - w) * it + w * T^2 * KL(targets || softmax(z / T)).
 
-    Returns T^2 * KL.
+    Returns T^2 * KL where it is wanted, else 0.
     """
     heat, n = soft.temperature, z.shape[0]
     log_p = nn.functional.log_softmax(z / heat, 1)
     gradient.mul_(1.0 - soft.weight).add_(log_p.exp() - soft.targets, alpha=soft.weight * heat / n)
+    if not want_loss:
+        return 0.0
     return heat * heat * float(nn.functional.kl_div(log_p, soft.targets, reduction="batchmean"))
 
 

@@ -78,7 +78,8 @@ EXPORT void chase_backward(const Net *net, int64_t path, const Sgd *sgd, const f
 
 Cross-entropy of the first `labelled` samples; of the others mu * the mean over the aligned of softplus(<f / |f|, D>).
 `picks`: which rows of `directions` and `aligned` are theirs; NULL: the first ones. With `soft` the labelled also learn
-its rows `positions` (NULL: the first ones): (1 - weight) * cross-entropy + weight * temperature^2 * KL(targets || softmax(z / temperature)). */
+its rows `positions` (NULL: the first ones):
+(1 - weight) * cross-entropy + weight * temperature^2 * KL(targets || softmax(z / temperature)). */
 EXPORT double chase_loss(const Net *net, int64_t labelled, const int64_t *labels, const float *directions,
                          const float *aligned, const int64_t *picks, float mu, const Soft *soft,
                          const int64_t *positions) {
@@ -95,7 +96,8 @@ EXPORT double chase_loss(const Net *net, int64_t labelled, const int64_t *labels
         double entropy = log(fmaxf(g[labels[s]], 1e-30f)) / (double)labelled;
         g[labels[s]] -= 1.0f;
         if (soft && soft->targets) {
-            const float *t = soft->targets + (positions ? positions[s] : s) * classes, w = soft->weight, heat = soft->temperature;
+            const float *t = soft->targets + (positions ? positions[s] : s) * classes;
+            const float w = soft->weight, heat = soft->temperature;
             double apart = 0.0;
             float softened = 0.0f;
             for (int64_t c = 0; c < classes; c++) softened += expf((z[c] - most) / heat);
