@@ -3,6 +3,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
+# Many containers forbid bytecode. Without it each of the hundreds of processes that tests start would compile anew.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: install demo test test-federation test-cluster test-label-studio lint lint-style lint-types lint-imports bench clean
 
 # pip compiles every file that it installs, on one core; here what nearly every start imports is compiled, on all cores,

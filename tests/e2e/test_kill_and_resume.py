@@ -122,7 +122,7 @@ def start(out: Path, rounds: int, *more: str) -> subprocess.Popen[str]:
 
 def test_killed_from_outside_at_random_moments(tmp_path: Path) -> None:
     """A run in one process, resumed by the command, and one with workers."""
-    rounds = 20
+    rounds = 12
     whole = reference(tmp_path / "whole", rounds)
     for number, more in enumerate([(), ("engine=workers", "workers=2")]):
         out = tmp_path / str(number)
