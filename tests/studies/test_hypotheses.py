@@ -26,7 +26,7 @@ from chase.studies.hypothesis_tests import (
     last_rounds,
 )
 from chase.studies.observations import above_even, above_half, most_willing, never_together, pull, pulled, zero_share
-from chase.studies.overview import MOST_NAMED, conditions, main_table, three_sentences
+from chase.studies.overview import MOST_NAMED, conditions, evidence, main_table, three_sentences
 from chase.studies.plan import Options, StudyJob, plan
 from chase.studies.results import SceneResult, StudyResult
 from chase.studies.why_page import (
@@ -87,30 +87,52 @@ def test_arms_of_two_scenes_are_paired_by_seed() -> None:
         group("FedRandom", "equal", [0.7, 0.9]),
     ]
     weights = hypothesis_of("H2")
-    assert compare(groups, weights, "mnist").difference.values == pytest.approx([20.0, 30.0])
-    assert compare(groups, weights, "cifar10").seeds == 0
+    (found,) = compare(groups, weights, "mnist")
+    assert found.difference.values == pytest.approx([20.0, 30.0])
+    (none,) = compare(groups, weights, "cifar10")
+    assert none.seeds == 0
 
 
-def test_of_several_pairs_the_one_with_most_seeds_counts_and_then_the_longest() -> None:
+def test_every_length_of_runs_is_compared_and_of_its_pairs_the_one_with_most_seeds() -> None:
     short = [group("EV", "labelled", [0.6, 0.6, 0.6]), group("FedRandom", "labelled", [0.5, 0.5, 0.5])]
     long = [group("EV", "labelled", [0.9, 0.8], length=9), group("FedRandom", "labelled", [0.5, 0.5], length=9)]
-    found = compare([*long, *short], hypothesis_of("H4"), "mnist")
-    assert (found.seeds, found.rounds) == (3, 6)
-    alone = compare(long, hypothesis_of("H4"), "mnist")
+    fewer = [group("EV", "labelled", [0.1]), group("FedRandom", "labelled", [0.9])]
+    (found,) = compare([*long, *fewer, *short], hypothesis_of("H4"), "mnist")
+    assert (found.seeds, found.rounds, found.several) == (3, 6, False), "two seeds at another length are too few"
+    (alone,) = compare(long, hypothesis_of("H4"), "mnist")
     assert (alone.seeds, alone.rounds) == (2, 9)
     assert alone.difference.values == pytest.approx([40.0, 30.0])
+    longer = [group("EV", "labelled", [0.3] * 3, length=9), group("FedRandom", "labelled", [0.5] * 3, length=9)]
+    early, late = compare([*longer, *short], hypothesis_of("H4"), "mnist")
+    assert (early.rounds, late.rounds) == (6, 9)
+    assert [f.difference.interval.mean for f in (early, late)] == pytest.approx([10.0, -20.0])
+    assert evidence(early) == "MNIST +10.0 points at round 6, 3 seeds"
+
+
+def test_lengths_are_families_of_their_own() -> None:
+    """H1 at both lengths: p alone * 3 each, as where it stands alone."""
+    noise = np.array([0.0, 0.03, -0.03, 0.02, -0.02, 0.01])
+    groups = []
+    for length, size in ((6, 1.0), (9, 0.5)):
+        groups.append(group("FedRandom", "labelled", (0.5 + size * noise).tolist(), length=length))
+        groups.append(group("no labels", "labelled", [0.6] * 6, length=length))
+    early, late = (f for f in findings_of(groups) if f.hypothesis.key == "H1" and f.data == "mnist")
+    assert (early.rounds, late.rounds) == (6, 9)
+    for found in (early, late):
+        assert found.p_alone is not None
+        assert found.difference.p == pytest.approx(3 * found.p_alone)
 
 
 def test_runs_with_other_settings_than_a_hypothesis_names_do_not_count() -> None:
     groups = [group("EV", "labelled", [0.9], lr=0.5), group("FedRandom", "labelled", [0.5], lr=0.5)]
-    assert compare(groups, hypothesis_of("H4"), "mnist").verdict == NOT_RUN
+    assert compare(groups, hypothesis_of("H4"), "mnist")[0].verdict == NOT_RUN
 
 
 def test_few_initial_labels_are_a_hypothesis_of_their_own() -> None:
     few = {"behaviour": "free", "budget": 2, "initial_labels": 0.014}
     groups = [group("EV", "labelled", [0.6], "digits", **few), group("FedRandom", "labelled", [0.5], "digits", **few)]
-    assert compare(groups, hypothesis_of("H6"), "digits").difference.values == pytest.approx([10.0])
-    assert compare(groups, hypothesis_of("H7"), "digits").verdict == NOT_RUN
+    assert compare(groups, hypothesis_of("H6"), "digits")[0].difference.values == pytest.approx([10.0])
+    assert compare(groups, hypothesis_of("H7"), "digits")[0].verdict == NOT_RUN
     planned = plan(find_study("few-labels"), Options(rounds=2, seeds=1))
     assert {job.settings.initial_labels for job in planned} == {0.014, 0.3}
     assert {job.settings.budget for job in planned if job.arm == "EV"} == {2}
@@ -180,8 +202,8 @@ def test_a_difference_can_be_claimed_to_be_larger_than_another() -> None:
         group("EV", "labelled", [0.8, 0.8, 0.9], "digits", **many),
         group("FedRandom", "labelled", [0.75, 0.7, 0.1], "digits", **many),
     ]
-    assert compare(groups, hypothesis_of("H21"), "digits").difference.values == pytest.approx([5.0, 10.0])
-    assert compare(groups[:3], hypothesis_of("H21"), "digits").verdict == NOT_RUN
+    assert compare(groups, hypothesis_of("H21"), "digits")[0].difference.values == pytest.approx([5.0, 10.0])
+    assert compare(groups[:3], hypothesis_of("H21"), "digits")[0].verdict == NOT_RUN
 
 
 def test_one_seed_decides_nothing() -> None:
@@ -224,6 +246,9 @@ def test_the_table_at_the_top_is_over_the_seeds_that_all_arms_of_a_row_have() ->
     words = "*the paper* (weights by labels in its text, another order in its code)"
     assert paper == ["MNIST", words, "50", "3", "75.0", "78.9", "79.6", NONE, NONE]
     assert main_table(groups[3:]) is None, "five rounds say nothing of accuracy"
+    longer = main_table([*groups, group("EV", "labelled", [0.6, 0.8], length=200)])
+    assert longer is not None
+    assert [row[2] for row in longer.texts] == ["60", "60", "200", "50", "200"], "ours, then the paper's of both"
 
 
 def test_arms_that_share_no_seed_are_marked() -> None:
@@ -322,8 +347,8 @@ def test_to_whose_classes_a_model_is_pulled_by_hand() -> None:
     equal = load("mnist", {"client_weights": "equal"}).model_dump()
     groups = [Group("FedRandom", settings, MethodRuns("FedRandom", [longer])), groups[0]]
     groups.append(Group("FedRandom", equal, MethodRuns("FedRandom", [even]), {"client_weights": "equal"}))
-    assert compare(groups, hypothesis_of("H24"), "mnist").rounds == 6
-    assert compare([groups[0], groups[2]], hypothesis_of("H24"), "mnist").verdict == NOT_RUN, "ends of other rounds"
+    assert [f.rounds for f in compare(groups, hypothesis_of("H24"), "mnist")] == [6]
+    assert compare([groups[0], groups[2]], hypothesis_of("H24"), "mnist")[0].verdict == NOT_RUN, "ends of other rounds"
 
 
 def test_our_figures_stand_beside_those_of_the_paper() -> None:

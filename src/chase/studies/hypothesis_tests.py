@@ -1,8 +1,9 @@
 """What the finished runs say to each hypothesis.
 
 A comparison pairs two arms by seed, perhaps of different scenes, on the mean accuracy of the last five rounds that
-both have. From six seeds on a paired t-test decides, Holm-corrected over the comparisons of one question on one data
-set, run or not; below, nothing is decided: a verdict is provisional and says on which side of zero the interval lies.
+both have; where runs of several lengths fit, at each length. From six seeds on a paired t-test decides, Holm-corrected
+over the comparisons of one question on one data set at one length, run or not; below, nothing is decided: a verdict is
+provisional and says on which side of zero the interval lies.
 """
 
 from __future__ import annotations
@@ -36,6 +37,8 @@ LAST = 5
 
 SUPPORTED, CONTRADICTED, OPEN, NOT_RUN = "supported", "contradicted", "not decided", "not run"
 PROVISIONAL = "provisional"
+FEWEST = 3
+"""Seeds from which on runs of another length than those with most seeds are compared as well."""
 STUDIES_READ = frozenset({"why", "authors", "few-labels", "ablation"})
 """Studies that a hypothesis may read: their arms have the labels that hypotheses name."""
 
@@ -49,6 +52,8 @@ class Finding:
     difference: Difference
     rounds: int = 0
     """The last round that counts."""
+    several: bool = False
+    """Whether the hypothesis was compared on this data set at other rounds too."""
 
     @property
     def seeds(self) -> int:
@@ -142,25 +147,40 @@ def last_rounds(run: RunData, end: int) -> float:
     return float(found.mean()) if found.size else float("nan")
 
 
-def compare(groups: Sequence[Group], hypothesis: Hypothesis, data: str) -> Finding:
-    """More minus less, by seed; of several pairs of groups that fit, the one with most seeds, then most rounds."""
-    found = [Finding(hypothesis, data, Difference(hypothesis.key, np.empty(0)))]
-    for more in candidates(groups, data, hypothesis.more):
-        if hypothesis.measure is not None and hypothesis.less == hypothesis.more:
-            values = np.array([hypothesis.measure(run) for run in more.method.runs])
-            found.append(
-                Finding(hypothesis, data, Difference(hypothesis.key, values[np.isfinite(values)]), more.rounds)
-            )
-            continue
-        for less in candidates(groups, data, hypothesis.less):
-            pairs = [[more, less]]
-            if hypothesis.beyond is not None:
-                others = [candidates(groups, data, where) for where in hypothesis.beyond]
-                pairs = [[more, less, *pair] for pair in product(*others)]
-            if hypothesis.measure is not None:  # it is of the end of a run
-                pairs = [pair for pair in pairs if len({group.rounds for group in pair}) == 1]
-            found += [difference_of(hypothesis, data, pair) for pair in pairs]
-    return max(found, key=lambda finding: (finding.seeds, finding.rounds))
+def compare(groups: Sequence[Group], hypothesis: Hypothesis, data: str) -> list[Finding]:
+    """More minus less, by seed, at every length of runs; where nothing has run, one finding without seeds.
+
+    Of the pairs of groups with the same last round, that with most seeds counts. Lengths with few seeds are left out
+    beside the one that has most.
+    """
+    by_rounds: dict[int, Finding] = {}
+    for finding in pairs_of(groups, hypothesis, data):
+        if finding.seeds > (by_rounds[finding.rounds].seeds if finding.rounds in by_rounds else 0):
+            by_rounds[finding.rounds] = finding
+    if not by_rounds:
+        return [Finding(hypothesis, data, Difference(hypothesis.key, np.empty(0)))]
+    most = max(by_rounds.values(), key=lambda finding: (finding.seeds, finding.rounds))
+    kept = [by_rounds[end] for end in sorted(by_rounds) if by_rounds[end] is most or by_rounds[end].seeds >= FEWEST]
+    return [replace(finding, several=len(kept) > 1) for finding in kept]
+
+
+def pairs_of(groups: Sequence[Group], hypothesis: Hypothesis, data: str) -> list[Finding]:
+    """What each pair of groups that fit says, those of one length first; a single one where the claim is of one arm."""
+    if hypothesis.measure is not None and hypothesis.less == hypothesis.more:
+        alone = candidates(groups, data, hypothesis.more)
+        return [measured(hypothesis, data, [hypothesis.measure(r) for r in g.method.runs], g.rounds) for g in alone]
+    wanted = [hypothesis.more, hypothesis.less, *(hypothesis.beyond or ())]
+    pairs = list(product(*(candidates(groups, data, where) for where in wanted)))
+    if hypothesis.measure is not None:  # it is of the end of a run
+        pairs = [pair for pair in pairs if len({group.rounds for group in pair}) == 1]
+    pairs.sort(key=lambda pair: len({group.rounds for group in pair}))
+    return [difference_of(hypothesis, data, pair) for pair in pairs]
+
+
+def measured(hypothesis: Hypothesis, data: str, values: Sequence[float], end: int) -> Finding:
+    """A finding from the values of the seeds, those that are known."""
+    known = np.array([value for value in values if np.isfinite(value)])
+    return Finding(hypothesis, data, Difference(hypothesis.key, known), end)
 
 
 def difference_of(hypothesis: Hypothesis, data: str, groups: Sequence[Group]) -> Finding:
@@ -170,18 +190,18 @@ def difference_of(hypothesis: Hypothesis, data: str, groups: Sequence[Group]) ->
     by_seed = [{run.seed: of_run(run) for run in group.method.runs} for group in groups]
     shared = sorted(set.intersection(*(set(values) for values in by_seed)))
     signs = (1, -1, -1, 1)
-    values = np.array([sum(s * own[seed] for s, own in zip(signs, by_seed, strict=False)) for seed in shared])
-    return Finding(hypothesis, data, Difference(hypothesis.key, values[np.isfinite(values)]), end)
+    values = [sum(s * own[seed] for s, own in zip(signs, by_seed, strict=False)) for seed in shared]
+    return measured(hypothesis, data, values, end)
 
 
 def findings_of(groups: Sequence[Group]) -> list[Finding]:
-    """All hypotheses on all their data sets, those of one family with enough seeds tested together."""
-    found = [compare(groups, hypothesis, data) for hypothesis in HYPOTHESES for data in hypothesis.data]
-    families: dict[tuple[str, str], list[int]] = {}
+    """All hypotheses on all their data sets, those of one family and length with enough seeds tested together."""
+    found = [finding for h in HYPOTHESES for data in h.data for finding in compare(groups, h, data)]
+    families: dict[tuple[tuple[str, str], int], list[int]] = {}
     for place, finding in enumerate(found):
         if finding.seeds >= TEST_FROM:
-            families.setdefault(family(finding.hypothesis, finding.data), []).append(place)
-    for key, places in families.items():
+            families.setdefault((family(finding.hypothesis, finding.data), finding.rounds), []).append(place)
+    for (key, _), places in families.items():
         corrected = holm([paired_p(found[place].difference.values) for place in places], family_size(key))
         for place, p in zip(places, corrected, strict=True):
             found[place] = replace(found[place], difference=replace(found[place].difference, p=p))

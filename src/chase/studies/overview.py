@@ -78,7 +78,7 @@ def main_table(groups: Sequence[Group]) -> ReportTable | None:
     for data in (name for name in order if any(name == data for data, _, _ in scenes)):
         own = {key: some for key, some in scenes.items() if key[0] == data}
         rows += [scene_row(*key, some) for key, some in own.items()]
-        rows += paper_row(data, max(rounds for _, _, rounds in own))
+        rows += paper_rows(data, [rounds for _, _, rounds in own])
     columns = ("data", "conditions", "round", "seeds", *NAMES)
     return ReportTable(columns, rows, text_columns=2) if rows else None
 
@@ -97,21 +97,22 @@ def scene_row(data: str, words: str, rounds: int, groups: Sequence[Group]) -> li
     return [name_of_data(data), words, str(rounds), seeds if shared else "differ", *cells]
 
 
-def paper_row(data: str, rounds: int) -> list[list[Cell]]:
-    """The paper's figures at its last round that ours reached; nothing where there is none."""
-    reached = [r for r in paper.ROUNDS if r <= rounds]
+def paper_rows(data: str, lengths: Sequence[int]) -> list[list[Cell]]:
+    """The paper's figures at its last rounds that ours reached; nothing where there are none."""
     rows = {arm: paper.accuracy(data, arm) for arm in ARMS[:3]}
-    if not reached or not any(rows.values()):
+    if not any(rows.values()):
         return []
-    cells = [number(rows[arm].get(reached[-1]), 1) if rows.get(arm) else NONE for arm in ARMS]
+    reached = sorted({max(at) for length in lengths if (at := [r for r in paper.ROUNDS if r <= length])})
+    words = "*the paper* (weights by labels in its text, another order in its code)"
     return [
         [
             name_of_data(data),
-            "*the paper* (weights by labels in its text, another order in its code)",
-            str(reached[-1]),
+            words,
+            str(at),
             "3",
-            *cells,
+            *(number(rows[arm].get(at), 1) if rows.get(arm) else NONE for arm in ARMS),
         ]
+        for at in reached
     ]
 
 
@@ -137,7 +138,8 @@ def list_of(found: Sequence[Finding]) -> str:
 
 
 def evidence(finding: Finding) -> str:
-    """``MNIST +6.2 points, 3 seeds``."""
+    """``MNIST +6.2 points, 3 seeds``, with the round where there are several."""
     seeds = "1 seed" if finding.seeds == 1 else f"{finding.seeds} seeds"
     points = round(finding.difference.interval.mean, 1) + 0.0  # no -0.0
-    return f"{name_of_data(finding.data)} {points:+.1f} points, {seeds}"
+    at = f" at round {finding.rounds}" if finding.several else ""
+    return f"{name_of_data(finding.data)} {points:+.1f} points{at}, {seeds}"

@@ -38,10 +38,11 @@ HEAD = """# Why strategies win or lose here
 
 Made from the raw metrics in this directory by `chase study publish .`; it fills as runs finish. Accuracy is the mean of
 the last five rounds; differences are paired by seed, with 95 % intervals (Student's t). From six seeds on a paired
-t-test decides, Holm-corrected over the comparisons of one question on one data set, those that have not run counted
-too; with fewer seeds nothing is decided, and what is said is provisional. Seeds 0 to 2 of MNIST and CIFAR-10 are those
-that most of these hypotheses came from; the others are new. EV is epistemic variation; ReCo are clients of unequal
-willingness: two of ten label ten samples every round, six label seven every third round, two label five every fifth.
+t-test decides, Holm-corrected over the comparisons of one question on one data set at one length of runs, those that
+have not run counted too; with fewer seeds nothing is decided, and what is said is provisional. Seeds 0 to 2 of MNIST
+and CIFAR-10 are those that most of these hypotheses came from; the others are new. EV is epistemic variation; ReCo are
+clients of unequal willingness: two of ten label ten samples every round, six label seven every third round, two label
+five every fifth.
 """
 NOT_CONTROLLED = """## What the paper did not control
 
@@ -71,7 +72,8 @@ def why_page(studies: Sequence[tuple[Path, StudyResult]], root: Path) -> tuple[s
     ]
     seen = seen_by_ev(groups)
     beside = beside_paper(groups)
-    parts = [HEAD, in_short(found), "## Hypotheses and verdicts\n", to_markdown(verdicts(found)), VERDICTS_NOTE]
+    parts = [HEAD, in_short(found), "## Hypotheses and verdicts\n", to_markdown(verdicts(found))]
+    parts += [VERDICTS_NOTE + (LENGTHS_NOTE if any(f.several for f in found) else "") + "\n"]
     parts += (
         [
             "## What EV can see\n",
@@ -154,15 +156,16 @@ def verdicts(found: Sequence[Finding]) -> ReportTable:
 
 
 VERDICTS_NOTE = (
-    """The questions, each tested by itself on each data set: """
+    """The questions, each tested by itself on each data set and at each length of runs: """
     + "; ".join(
         f"{question[0].lower()}{question[1:]} ({', '.join(h.key for h in HYPOTHESES if h.question == question)})"
         for question in dict.fromkeys(h.question for h in HYPOTHESES)
     )
     + """. They were fixed when digits (H6, H7) and MNIST were known, MNIST with six seeds for weights by labels and
-three for equal weights, and nothing of CIFAR-10 with this version; H22 to H24 came later.
-"""
+three for equal weights, and nothing of CIFAR-10 with this version; H22 to H24 came later."""
 )
+LENGTHS_NOTE = """ Where a hypothesis stands at several rounds, the longer runs continue the shorter ones: what is found
+at both is not found twice independently."""
 
 
 def of_last_rounds(group: Group) -> list[float]:
@@ -191,9 +194,13 @@ selection. Ties and such errors can make EV as good as chance, not worse; what c
 
 
 def note_of(found: Sequence[Finding], text: str, said: str, keys: set[str]) -> str:
-    """What a table means, and what was found in it where all of these hypotheses hold."""
-    holds = {f.hypothesis.key for f in found if f.holds}
-    return (text + said if keys <= holds else text) + "\n"
+    """What a table means, and what was found in it where all of these hypotheses hold at one length, none fails."""
+    holds: dict[int, set[str]] = {}
+    for finding in found:
+        if finding.holds:
+            holds.setdefault(finding.rounds, set()).add(finding.hypothesis.key)
+    failed = any(f.fails for f in found if f.hypothesis.key in keys)
+    return (text + said if not failed and any(keys <= own for own in holds.values()) else text) + "\n"
 
 
 NEVER_ZERO = """ On CIFAR-10, where clients hold five classes each, hardly any pick has an EV of 0, and with equal
