@@ -56,7 +56,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: next((at for at, name in enumerate(LONG) if name in item.nodeid), len(LONG)))
 
 
-DRAWN = ("report/", "studies/", "cli/test_reporting", "library/", "e2e/")
+DRAW = style.drawn
+DRAWN = ("report/", "library/")
 """Where figures are laid out and drawn: that takes seconds per page, and most runs in tests end with a page."""
 
 READ = (
@@ -65,6 +66,8 @@ READ = (
     "labelling/test_agreement_report",
     "labelling/test_unlabelled",
     "cli/",
+    "studies/",
+    "e2e/",
     "simulation/test_ray",
     "test_add_a_strategy",
     "test_comparison",
@@ -87,6 +90,12 @@ def _figures(request: pytest.FixtureRequest) -> Iterator[None]:
         if not among(DRAWN) and not among(READ):
             patch.setattr(html, "render", lambda runs: "<!doctype html>")
         yield
+
+
+@pytest.fixture
+def drawn_figures(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Figures are drawn for this test."""
+    monkeypatch.setattr(style, "drawn", DRAW)
 
 
 @pytest.fixture

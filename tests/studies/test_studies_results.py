@@ -80,6 +80,7 @@ def test_the_page_says_what_was_found_and_what_is_missing(finished: Path) -> Non
     assert any("results" in name for name in tables)
 
 
+@pytest.mark.usefixtures("drawn_figures")
 def test_results_are_made_from_the_packed_runs_alone_and_the_same_each_time(finished: Path, tmp_path: Path) -> None:
     out = tmp_path / "results"
     assert pack(finished, out / "tiny") == 4
@@ -262,6 +263,7 @@ def test_the_results_page_leads_with_one_table_and_three_sentences(finished: Pat
     assert "EV (1 of 2 seeds done)" in missing
 
 
+@pytest.mark.usefixtures("drawn_figures")
 @pytest.mark.parametrize("name", FIGURES)
 def test_every_figure_of_a_study_is_drawn(finished: Path, name: str) -> None:
     (result,) = read_studies(finished)
