@@ -104,13 +104,13 @@ def test_killed_while_segments_are_merged(tmp_path: Path) -> None:
 
 def wait_for(path: Path, lines: int, process: subprocess.Popen[Any]) -> None:
     """Until the run has done so many rounds."""
-    deadline = time.monotonic() + 120
+    deadline = time.monotonic() + 240
     while time.monotonic() < deadline:
         if path.exists() and path.read_bytes().count(b"\n") >= lines:
             return
         assert process.poll() is None, "the run ended before it was stopped"
         time.sleep(0.01)
-    raise AssertionError(f"no {lines} rounds within two minutes")
+    raise AssertionError(f"no {lines} rounds within four minutes")
 
 
 def start(out: Path, rounds: int, *more: str) -> subprocess.Popen[str]:
