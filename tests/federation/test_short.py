@@ -20,4 +20,4 @@ def test_a_killed_server_goes_on_and_the_weights_are_those_of_a_simulation(tmp_p
         assert real.told("server gone") == [(0, "")]
         assert real.watch.submitted == 2
     assert_same(real, simulated(tmp_path / "sim", settings))
-    assert_sound(real, asked_at_most=2 * settings.budget)
+    assert_sound(real, asked_at_most=settings.budget)

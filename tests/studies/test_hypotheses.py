@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from chase.report.runs import MethodRuns, RunData
+from chase.report.statistics import Difference
 from chase.report.tables import NONE
 from chase.settings import load
 from chase.studies.campaign import CAMPAIGN, left
@@ -19,6 +20,7 @@ from chase.studies.hypothesis_tests import (
     CONTRADICTED,
     NOT_RUN,
     SUPPORTED,
+    Finding,
     Group,
     compare,
     findings_of,
@@ -34,6 +36,7 @@ from chase.studies.why_page import (
     beside_paper,
     in_short,
     missing,
+    note_of,
     picks_table,
     pulled_table,
     seen_by_ev,
@@ -98,7 +101,7 @@ def test_every_length_of_runs_is_compared_and_of_its_pairs_the_one_with_most_see
     long = [group("EV", "labelled", [0.9, 0.8], length=9), group("FedRandom", "labelled", [0.5, 0.5], length=9)]
     fewer = [group("EV", "labelled", [0.1]), group("FedRandom", "labelled", [0.9])]
     (found,) = compare([*long, *fewer, *short], hypothesis_of("H4"), "mnist")
-    assert (found.seeds, found.rounds, found.several) == (3, 6, False), "two seeds at another length are too few"
+    assert (found.seeds, found.rounds) == (3, 6), "two seeds at another length are too few"
     (alone,) = compare(long, hypothesis_of("H4"), "mnist")
     assert (alone.seeds, alone.rounds) == (2, 9)
     assert alone.difference.values == pytest.approx([40.0, 30.0])
@@ -106,7 +109,6 @@ def test_every_length_of_runs_is_compared_and_of_its_pairs_the_one_with_most_see
     early, late = compare([*longer, *short], hypothesis_of("H4"), "mnist")
     assert (early.rounds, late.rounds) == (6, 9)
     assert [f.difference.interval.mean for f in (early, late)] == pytest.approx([10.0, -20.0])
-    assert evidence(early) == "MNIST +10.0 points at round 6, 3 seeds"
 
 
 def test_lengths_are_families_of_their_own() -> None:
@@ -116,11 +118,30 @@ def test_lengths_are_families_of_their_own() -> None:
     for length, size in ((6, 1.0), (9, 0.5)):
         groups.append(group("FedRandom", "labelled", (0.5 + size * noise).tolist(), length=length))
         groups.append(group("no labels", "labelled", [0.6] * 6, length=length))
+    groups.append(group("EV", "labelled", [0.7] * 6))
     early, late = (f for f in findings_of(groups) if f.hypothesis.key == "H1" and f.data == "mnist")
     assert (early.rounds, late.rounds) == (6, 9)
     for found in (early, late):
         assert found.p_alone is not None
         assert found.difference.p == pytest.approx(3 * found.p_alone)
+    assert evidence(early) == "MNIST +9.8 points at round 6, 6 seeds"
+    once = next(f for f in findings_of(groups) if f.hypothesis.key == "H4" and f.data == "mnist")
+    assert evidence(once) == "MNIST +19.8 points at round 6, 6 seeds", "beside others of other rounds"
+
+
+def test_what_a_table_shows_is_said_with_its_rounds_and_not_where_it_fails_at_one() -> None:
+    def found(key: str, rounds: int, sign: int = 1, p: float = 0.01) -> Finding:
+        values = sign * np.array([5.0, 6.0, 7.0, 5.0, 6.0, 7.0])
+        return Finding(hypothesis_of(key), "mnist", Difference(key, values, p=p), rounds)
+
+    both = [found(key, rounds) for key in ("H18", "H19") for rounds in (60, 200)]
+    assert note_of(both, "Table.", " Found at {at}.", {"H18", "H19"}) == "Table. Found at rounds 60 and 200.\n"
+    early = [*both[:3], found("H19", 200, p=0.5)]
+    assert note_of(early, "Table.", " Found at {at}.", {"H18", "H19"}) == "Table. Found at round 60.\n"
+    lost = [*both[:3], found("H19", 200, sign=-1)]
+    assert note_of(lost, "Table.", " Found at {at}.", {"H18", "H19"}) == "Table.\n"
+    apart = [both[0], both[3]]
+    assert note_of(apart, "Table.", " Found at {at}.", {"H18", "H19"}) == "Table.\n", "not at one round"
 
 
 def test_runs_with_other_settings_than_a_hypothesis_names_do_not_count() -> None:

@@ -60,7 +60,7 @@ def test_killing_the_runner_ends_its_jobs_and_a_restart_goes_on(tmp_path: Path) 
         *(sys.executable, "-c", "from chase.cli import main; main()", "study", "ablation", "--data", "digits"),
         *(
             "--rounds",
-            "5",
+            "30",
             "--seeds",
             "1",
             "--scale",
@@ -77,7 +77,7 @@ def test_killing_the_runner_ends_its_jobs_and_a_restart_goes_on(tmp_path: Path) 
         ),
     ]
     runner = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    work = plan(find_study("ablation"), tiny(5))
+    work = plan(find_study("ablation"), tiny(30))
     second = tmp_path / work[1].name / "metrics.jsonl"
     end = time.monotonic() + 240
     try:
@@ -94,8 +94,8 @@ def test_killing_the_runner_ends_its_jobs_and_a_restart_goes_on(tmp_path: Path) 
     assert done.returncode == 0, done.stderr
     assert "2 of 2 jobs done" in done.stdout
     assert times(tmp_path)[work[0].name] == finished, "a finished job was run again"
-    assert len(read_jsonl(second)) == 5
-    assert cut >= 2
+    assert len(read_jsonl(second)) == 30
+    assert 2 <= cut < 30, "killed too late to prove anything"
     alone = tmp_path / "alone"
     Experiment.begin(work[1].settings, alone).run()
     assert without_times(second) == without_times(alone / "metrics.jsonl")

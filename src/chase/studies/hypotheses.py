@@ -1,7 +1,7 @@
 """The hypotheses of why.md: which arm is claimed to have the higher accuracy than which, and on which data.
 
-``family`` says which of them are tested together: those of one question on one data set. It counts all of them, run or
-not, so that no p rises because other comparisons finish (docs/decisions/0135).
+``family`` says which of them are tested together: those of one question on one data set, at each length of runs by
+itself. It counts all of them, run or not, so that no p rises because other comparisons finish (docs/decisions/0135).
 """
 
 from __future__ import annotations

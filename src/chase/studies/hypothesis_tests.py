@@ -45,7 +45,7 @@ STUDIES_READ = frozenset({"why", "authors", "few-labels", "ablation"})
 
 @dataclass(frozen=True)
 class Finding:
-    """What the runs say to a hypothesis on one data set."""
+    """What the runs say to a hypothesis on one data set at one length."""
 
     hypothesis: Hypothesis
     data: str
@@ -53,7 +53,7 @@ class Finding:
     rounds: int = 0
     """The last round that counts."""
     several: bool = False
-    """Whether the hypothesis was compared on this data set at other rounds too."""
+    """Whether hypotheses were compared on this data set at several rounds, so that the round must be said."""
 
     @property
     def seeds(self) -> int:
@@ -160,8 +160,7 @@ def compare(groups: Sequence[Group], hypothesis: Hypothesis, data: str) -> list[
     if not by_rounds:
         return [Finding(hypothesis, data, Difference(hypothesis.key, np.empty(0)))]
     most = max(by_rounds.values(), key=lambda finding: (finding.seeds, finding.rounds))
-    kept = [by_rounds[end] for end in sorted(by_rounds) if by_rounds[end] is most or by_rounds[end].seeds >= FEWEST]
-    return [replace(finding, several=len(kept) > 1) for finding in kept]
+    return [by_rounds[end] for end in sorted(by_rounds) if by_rounds[end] is most or by_rounds[end].seeds >= FEWEST]
 
 
 def pairs_of(groups: Sequence[Group], hypothesis: Hypothesis, data: str) -> list[Finding]:
@@ -197,6 +196,9 @@ def difference_of(hypothesis: Hypothesis, data: str, groups: Sequence[Group]) ->
 def findings_of(groups: Sequence[Group]) -> list[Finding]:
     """All hypotheses on all their data sets, those of one family and length with enough seeds tested together."""
     found = [finding for h in HYPOTHESES for data in h.data for finding in compare(groups, h, data)]
+    lengths = {(f.hypothesis.key, f.data): f.rounds for f in found}  # the longest
+    several = {f.data for f in found if f.rounds != lengths[f.hypothesis.key, f.data]}
+    found = [replace(finding, several=finding.data in several) for finding in found]
     families: dict[tuple[tuple[str, str], int], list[int]] = {}
     for place, finding in enumerate(found):
         if finding.seeds >= TEST_FROM:

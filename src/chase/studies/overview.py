@@ -29,7 +29,8 @@ TABLE_NOTE = f"""Mean of the last {LAST} rounds over the seeds that all methods 
 Random selection, EV (the samples of highest epistemic variation) and CHASe (EV with an alignment loss; all-global: as
 its authors' code aligns) buy the same number of labels. Weights: how much a client counts in the average. Unless a row
 says otherwise clients are unequal as in the paper (ReCo): two of ten label ten samples every round, six label seven
-every third round, two label five every fifth. The paper's figures are of one round.
+every third round, two label five every fifth. The paper's figures are of one round. Rows of more rounds continue runs
+of fewer where both are there; the sentences test each length by itself.
 """
 MOST_NAMED = 5
 """Hypotheses that a sentence names; the others are counted."""
@@ -132,7 +133,7 @@ def list_of(found: Sequence[Finding]) -> str:
     groups: dict[str, list[Finding]] = {}
     for finding in found:
         groups.setdefault(finding.hypothesis.brief, []).append(finding)
-    named = [f"{brief} ({', '.join(map(evidence, some))})" for brief, some in list(groups.items())[:MOST_NAMED]]
+    named = [f"{brief} ({'; '.join(map(evidence, some))})" for brief, some in list(groups.items())[:MOST_NAMED]]
     more = len(groups) - len(named)
     return "; ".join([*named, *([f"and {more} more in why.md"] if more else [])])
 

@@ -22,7 +22,7 @@ from chase.report.table_files import SUFFIXES, remove_others
 from chase.report.tables import ReportTable, versions
 from chase.settings import from_mapping, presets, read_file, to_toml
 from chase.studies.hypothesis_tests import findings_of, groups_of
-from chase.studies.overview import CAPTION, TABLE_NOTE, main_table, three_sentences
+from chase.studies.overview import CAPTION, SHORTEST, TABLE_NOTE, main_table, three_sentences
 from chase.studies.plan import plans_in
 from chase.studies.repeat import commands
 from chase.studies.results import StudyResult, is_study, read_studies
@@ -115,7 +115,7 @@ def readme(studies: Studies, root: Path) -> list[str]:
 
 def lead_text(studies: Studies) -> list[str]:
     """The table and the sentences; nothing where no study that they read has a finished run of some length."""
-    groups = groups_of([result for _, result in studies])
+    groups = [group for group in groups_of([result for _, result in studies]) if group.rounds >= SHORTEST]
     table = main_table(groups)
     if table is None:
         return []

@@ -136,7 +136,7 @@ def not_run(found: Sequence[Finding]) -> str:
 
 
 def verdicts(found: Sequence[Finding]) -> ReportTable:
-    """A row per hypothesis and data set."""
+    """A row per hypothesis, data set and length of runs."""
     rows: list[list[Cell]] = [
         [
             f.hypothesis.key,
@@ -164,8 +164,10 @@ VERDICTS_NOTE = (
     + """. They were fixed when digits (H6, H7) and MNIST were known, MNIST with six seeds for weights by labels and
 three for equal weights, and nothing of CIFAR-10 with this version; H22 to H24 came later."""
 )
-LENGTHS_NOTE = """ Where a hypothesis stands at several rounds, the longer runs continue the shorter ones: what is found
-at both is not found twice independently."""
+LENGTHS_NOTE = """ Where a hypothesis stands at several rounds it has as many chances of a false finding, and runs that
+were continued are the same runs: what is found at both rounds is not found twice independently. That every length
+stands, and the longest does not replace the others, was decided when five of the published
+runs of MNIST had 200 rounds."""
 
 
 def of_last_rounds(group: Group) -> list[float]:
@@ -189,22 +191,29 @@ SEEN_NOTE = """EV counts how often the prediction for a sample changes while a c
 are those that asked for most samples. Where the EV of a pick is 0, chance decided among all samples of EV 0."""
 ERRORS_NOTE = """ An error between classes that no client holds together is one that no client can find by its own
 classes alone."""
-SEEN_FOUND = """ Such errors are about as frequent in the rows without EV, so the split into classes makes them, not the
-selection. Ties and such errors can make EV as good as chance, not worse; what can make it worse is the next table."""
+SEEN_FOUND = """ At {at} such errors are about as frequent in the rows without EV, so the split into classes makes them,
+not the selection. Ties and such errors can make EV as good as chance, not worse; what can make it worse is
+the next table."""
+
+
+def holding(found: Sequence[Finding], keys: set[str], data: str) -> str:
+    """``rounds 60 and 200``: where all these hypotheses hold on a data set; nothing where one fails at some round."""
+    own = [f for f in found if f.hypothesis.key in keys and f.data == data]
+    rounds = sorted({f.rounds for f in own})
+    held = [str(r) for r in rounds if keys == {f.hypothesis.key for f in own if f.holds and f.rounds == r}]
+    if not held or any(f.fails for f in own):
+        return ""
+    return f"round {held[0]}" if len(held) == 1 else f"rounds {', '.join(held[:-1])} and {held[-1]}"
 
 
 def note_of(found: Sequence[Finding], text: str, said: str, keys: set[str]) -> str:
-    """What a table means, and what was found in it where all of these hypotheses hold at one length, none fails."""
-    holds: dict[int, set[str]] = {}
-    for finding in found:
-        if finding.holds:
-            holds.setdefault(finding.rounds, set()).add(finding.hypothesis.key)
-    failed = any(f.fails for f in found if f.hypothesis.key in keys)
-    return (text + said if not failed and any(keys <= own for own in holds.values()) else text) + "\n"
+    """What a table means, and what was found in it on MNIST, at which rounds, where all of these hypotheses hold."""
+    at = holding(found, keys, "mnist")
+    return (text + said.format(at=at) if at else text) + "\n"
 
 
 NEVER_ZERO = """ On CIFAR-10, where clients hold five classes each, hardly any pick has an EV of 0, and with equal
-weights EV beats random selection (H5)."""
+weights EV beats random selection (H5, {at})."""
 
 
 def something_to_go_by(found: Sequence[Finding], groups: Sequence[Group]) -> str:
@@ -212,8 +221,8 @@ def something_to_go_by(found: Sequence[Finding], groups: Sequence[Group]) -> str
     runs = [run for group in groups for run in group.method.runs if group.settings["data"] == "cifar10"]
     shares = [zero_share(run, willing=True) for run in runs]
     known = [share for share in shares if np.isfinite(share)]
-    supported = any(f.holds and f.hypothesis.key == "H5" and f.data == "cifar10" for f in found)
-    return NEVER_ZERO if supported and known and max(known) < 5 else ""
+    at = holding(found, {"H5"}, "cifar10")
+    return NEVER_ZERO.format(at=at) if at and known and max(known) < 5 else ""
 
 
 def seen_by_ev(groups: Sequence[Group]) -> ReportTable:
@@ -235,11 +244,12 @@ PULLED = (
     "recall of the others, %",
 )
 PULLED_NOTE = """Theirs: the classes that the most willing clients hold, where that is not all."""
-PULLED_FOUND = """ On MNIST, where clients are weighted by labels and labels are bought, the global model takes too many
-samples for one of their classes, and the recall of all other classes is lower; with EV more so than with random
-selection, and hardly without bought labels or with equal weights. A likely reason, not measured: what EV asks for lies
-between the two classes of a client, and learning these samples moves the client's model further. **The pull was found
-in these very runs**: the tests of H22 to H24 say that it is no accident of the seeds, not that it was predicted."""
+PULLED_FOUND = """ On MNIST at {at}, where clients are weighted by labels and labels are bought, the global model takes
+too many samples for one of their classes, and the recall of all other classes is lower; with EV more so than with
+random selection, and hardly without bought labels or with equal weights. A likely reason, not measured: what EV asks
+for lies between the two classes of a client, and learning these samples moves the client's model further. **The pull
+was found in these very runs**: the tests of H22 to H24 say that it is no accident of the seeds, not that it was
+predicted."""
 
 
 def pulled_table(groups: Sequence[Group]) -> ReportTable:
@@ -344,7 +354,8 @@ def by_weights(data: str, groups: Sequence[Group]) -> Drawing:
         lines.append(charts.Series(WEIGHTS[weights], at, [interval(np.array(of_last_rounds(g))) for g in own]))
     title = f"Accuracy by client weights, {name_of_data(data)}"
     svg = charts.values(title, "accuracy (%)", "", arms, [float(n) for n in range(len(arms))], lines)
-    return Drawing(title, svg, f"{title}: mean of the last {LAST} rounds; bars are 95 % intervals over seeds.")
+    counted = f"mean of the last {LAST} rounds up to round {groups[0].rounds}"
+    return Drawing(title, svg, f"{title}: {counted}; bars are 95 % intervals over seeds.")
 
 
 def of_scene(scene: SceneResult) -> dict[str, Drawing]:
