@@ -230,7 +230,13 @@ def test_two_nodes_give_the_same_bits_and_a_node_that_dies_costs_nothing(made: A
         engine.close()
 
 
-@pytest.mark.parametrize("most", [parcels.MOST, 0], ids=["with the calls", "through the object store"])
+@pytest.mark.parametrize(
+    "most",
+    [
+        pytest.param(parcels.MOST, id="with the calls", marks=pytest.mark.cluster),
+        pytest.param(0, id="through the object store"),
+    ],
+)
 def test_a_share_of_many_small_clients_comes_back_as_sums_of_whole_blocks(
     made: Any, nodes: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: int
 ) -> None:
