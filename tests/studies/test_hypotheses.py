@@ -267,9 +267,9 @@ def test_the_table_at_the_top_is_over_the_seeds_that_all_arms_of_a_row_have() ->
     words = "*the paper* (weights by labels in its text, another order in its code)"
     assert paper == ["MNIST", words, "50", "3", "75.0", "78.9", "79.6", NONE, NONE]
     assert main_table(groups[3:]) is None, "five rounds say nothing of accuracy"
-    longer = main_table([*groups, group("EV", "labelled", [0.6, 0.8], length=200)])
+    longer = main_table([group("EV", "labelled", [0.6, 0.8], length=200), *groups])
     assert longer is not None
-    assert [row[2] for row in longer.texts] == ["60", "60", "200", "50", "200"], "ours, then the paper's of both"
+    assert [row[2] for row in longer.texts] == ["60", "200", "60", "50", "200"], "ours, then the paper's of both"
 
 
 def test_arms_that_share_no_seed_are_marked() -> None:

@@ -78,7 +78,9 @@ def main_table(groups: Sequence[Group]) -> ReportTable | None:
     order = [*DATA, *sorted({data for data, _, _ in scenes} - DATA.keys())]
     for data in (name for name in order if any(name == data for data, _, _ in scenes)):
         own = {key: some for key, some in scenes.items() if key[0] == data}
-        rows += [scene_row(*key, some) for key, some in own.items()]
+        words = list(dict.fromkeys(under for _, under, _ in own))
+        by_length = sorted(own.items(), key=lambda entry: (words.index(entry[0][1]), entry[0][2]))
+        rows += [scene_row(*key, some) for key, some in by_length]
         rows += paper_rows(data, [rounds for _, _, rounds in own])
     columns = ("data", "conditions", "round", "seeds", *NAMES)
     return ReportTable(columns, rows, text_columns=2) if rows else None
