@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from chase.report import charts
 from chase.report.runs import MethodRuns, RunData
 from chase.report.statistics import Difference
 from chase.report.tables import NONE
@@ -34,6 +35,7 @@ from chase.studies.results import SceneResult, StudyResult
 from chase.studies.why_page import (
     accuracies,
     beside_paper,
+    drawings,
     in_short,
     missing,
     note_of,
@@ -403,8 +405,20 @@ def test_the_page_leads_with_what_holds_and_names_what_is_missing(tmp_path: Path
     assert "H1, H2, H3, H4, H5, H8, H10, H11, H12, H17 on CIFAR-10" in first
     assert "Not finished yet: EV" in text
     assert "The pull was found" not in text, "nothing is said to be found that does not hold"
-    assert {file.name for file in figures} >= {"why-page-mnist-accuracy.svg", "why-page-mnist-largest-share.svg"}
+    assert {file.name for file in figures} >= {"why-page-mnist-accuracy-12.svg", "why-page-mnist-largest-share.svg"}
     assert why_page([], tmp_path) == ("", {})
+
+
+def test_each_length_of_runs_has_a_figure_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(charts, "values", lambda title, *rest: ", ".join(line.label for line in rest[-1]))
+    groups = [group("FedRandom", "equal", [0.8], length=n) for n in (60, 200)]
+    groups += [group("EV", "labelled", [0.7], length=60), group("EV", "equal", [0.9], length=200)]
+    drawn = drawings([*groups, group("EV", "equal", [0.9], length=30)], [])
+    title = "Accuracy by client weights, MNIST, round"
+    assert {name: (figure.title, figure.svg) for name, figure in drawn.items()} == {
+        "mnist-accuracy-60": (f"{title} 60", "equal weights, weights by labels"),
+        "mnist-accuracy-200": (f"{title} 200", "equal weights"),
+    }
 
 
 def test_what_is_left_of_the_campaign_counts_runs_of_the_wanted_length() -> None:

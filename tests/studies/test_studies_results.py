@@ -29,7 +29,7 @@ from chase.studies.findings import (
     paper_findings,
     settled_share,
 )
-from chase.studies.job import is_done, open_job
+from chase.studies.job import is_done, open_job, stages
 from chase.studies.page import parts_section, write_study
 from chase.studies.plan import Options, plan, plans_in, write_plan
 from chase.studies.publish import pack, publish
@@ -497,6 +497,24 @@ def test_an_exported_run_that_was_not_done_begins_again(finished: Path, tmp_path
     assert read_jsonl(kept.directory / f"{job.name}.exported-1" / "metrics.jsonl") == read_jsonl(
         finished / job.name / "metrics.jsonl"
     )
+
+
+def test_a_run_that_begins_again_for_longer_keeps_what_a_shorter_study_reads(finished: Path, tmp_path: Path) -> None:
+    pack(finished, tmp_path)
+    (kept,) = plans_in(tmp_path)
+    short = kept.jobs[0]
+    job = replace(short, settings=short.settings.model_copy(update={"rounds": 3}))
+    write_plan(tmp_path, "cost", [job])
+    assert [stage.settings.rounds for stage in stages(tmp_path, job)] == [2, 3]
+    for stage in stages(tmp_path, job):
+        begun = open_job(tmp_path, stage)
+        assert begun is not None
+        begun.run()
+    before = json.loads((finished / job.name / "confusion.json").read_text())
+    assert json.loads((tmp_path / job.name / "confusion-2.json").read_text()) == before
+    assert json.loads((tmp_path / job.name / "confusion.json").read_text())["round"] == 3
+    assert stages(tmp_path, job) == []
+    assert [path.name for path in tmp_path.glob("*.exported-*")] == [f"{job.name}.exported-1"]
 
 
 def test_an_arm_without_bought_labels_stands_beside_the_others_and_in_the_command(tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ from chase.run import comparison
 from chase.run.experiment import Experiment
 from chase.run.metrics import stop_reason
 from chase.run.record import LOCK, MAY_CHANGE, kernels_before
-from chase.studies.plan import StudyJob, StudyPlan, read_plan
+from chase.studies.plan import StudyJob, StudyPlan, plans_in, read_plan
 
 ORPHANED = 3
 
@@ -77,6 +77,20 @@ def open_job(
     return Experiment.resume(where, {key: getattr(job.settings, key) for key in MAY_CHANGE})
 
 
+def stages(directory: Path, job: StudyJob) -> list[StudyJob]:
+    """The job as every shorter study of the directory wants it, then as its own does: each end leaves what is read.
+
+    An exported run that is too short goes aside first: it begins again, and stops at the shorter ends on its way.
+    """
+    if is_done(directory, job):
+        return []
+    if (directory / job.name / "metrics.jsonl.gz").is_file():
+        put_aside(directory / job.name)
+    beside = [other for plan in plans_in(directory) for other in plan.jobs if other.name == job.name]
+    shorter = {other.settings.rounds: other for other in beside if other.settings.rounds < job.settings.rounds}
+    return [*(shorter[rounds] for rounds in sorted(shorter)), job]
+
+
 def read_jobs(path: Path) -> StudyPlan:
     """The jobs of a study, or the runs of a comparison as jobs that take one core each."""
     return read_comparison(path) if path.name == comparison.PLAN else read_plan(path)
@@ -101,11 +115,14 @@ def main() -> None:
     if sys.argv[3:] and sys.argv[3]:
         SENT[job.settings.data] = sys.argv[3]
     with locked(plan.directory / "locks" / name, wait=True):
-        experiment = open_job(plan.directory, job, plan.kernels, plan.own_forms)
-        if experiment is not None:
-            experiment.run()
-            for note in experiment.notes:
-                print(f"note: {note}", file=sys.stderr)
+        notes: list[str] = []
+        for stage in stages(plan.directory, job):
+            experiment = open_job(plan.directory, stage, plan.kernels, plan.own_forms)
+            if experiment is not None:
+                experiment.run()
+                notes += experiment.notes
+        for note in dict.fromkeys(notes):
+            print(f"note: {note}", file=sys.stderr)
 
 
 if __name__ == "__main__":

@@ -165,9 +165,9 @@ VERDICTS_NOTE = (
 three for equal weights, and nothing of CIFAR-10 with this version; H22 to H24 came later."""
 )
 LENGTHS_NOTE = """ Where a hypothesis stands at several rounds it has as many chances of a false finding, and runs that
-were continued are the same runs: what is found at both rounds is not found twice independently. That every length
-stands, and the longest does not replace the others, was decided when five of the published
-runs of MNIST had 200 rounds."""
+were continued are the same runs: what is found at both rounds is not found twice independently. A hypothesis that has
+no row of some length was not run for it. That every length stands, and the longest does not replace the others, was
+decided when five of the published runs of MNIST had 200 rounds."""
 
 
 def of_last_rounds(group: Group) -> list[float]:
@@ -329,14 +329,14 @@ def picks_table(groups: Sequence[Group]) -> ReportTable:
 
 
 def drawings(groups: Sequence[Group], read: Sequence[StudyResult]) -> dict[str, Drawing]:
-    """Accuracy by arm and weights for every data set, and what decided the picks in the paper's weighting."""
+    """Accuracy by arm and weights of every data set and length, and what decided the picks in the paper's weighting."""
     found: dict[str, Drawing] = {}
     for data in dict.fromkeys(str(group.settings["data"]) for group in groups):
-        own = [g for g in groups if g.settings["data"] == data and g.changed.keys() <= {"client_weights"}]
-        lengths = [g.rounds for g in own]
-        own = [g for g in own if g.rounds == max(lengths, key=lengths.count)]  # one length in a figure
-        if len(own) > 1:
-            found[f"{data}-accuracy"] = by_weights(data, own)
+        alike = [g for g in groups if g.settings["data"] == data and g.changed.keys() <= {"client_weights"}]
+        for rounds in sorted({g.rounds for g in alike}):
+            own = [g for g in alike if g.rounds == rounds]
+            if len(own) > 1:
+                found[f"{data}-accuracy-{rounds}"] = by_weights(data, own)
     for result in read:
         for scene in result.scenes:
             if result.study.name == "why" and scene.finished and scene.jobs[0].settings.client_weights == "labelled":
@@ -352,9 +352,9 @@ def by_weights(data: str, groups: Sequence[Group]) -> Drawing:
         own = [g for g in groups if g.settings["client_weights"] == weights]
         at = [float(arms.index(g.arm)) for g in own]
         lines.append(charts.Series(WEIGHTS[weights], at, [interval(np.array(of_last_rounds(g))) for g in own]))
-    title = f"Accuracy by client weights, {name_of_data(data)}"
+    title = f"Accuracy by client weights, {name_of_data(data)}, round {groups[0].rounds}"
     svg = charts.values(title, "accuracy (%)", "", arms, [float(n) for n in range(len(arms))], lines)
-    counted = f"mean of the last {LAST} rounds up to round {groups[0].rounds}"
+    counted = f"mean of the last {LAST} rounds up to it"
     return Drawing(title, svg, f"{title}: {counted}; bars are 95 % intervals over seeds.")
 
 
