@@ -151,6 +151,21 @@ def test_a_run_warns_of_a_client_that_decides_the_average(digits: DataSet, tmp_p
     assert notes["equal"] == []
 
 
+def test_that_warning_is_kept_at_once_and_given_once_however_often_a_run_is_resumed(tmp_path: Path) -> None:
+    settings = small_settings(strategy="random", behaviour="ReCo", clients=10, rounds=9)
+    begun = Experiment.begin(settings, tmp_path / "run")
+    kept: list[int] = []
+    lines = begun.run(lambda metrics: kept.append(len(begun.record.notes)))
+    uneven = [any(before["largest_share"] > 0.2 for before in lines[:n]) for n in range(1, 10)]
+    assert uneven[-1]
+    assert not uneven[0]
+    assert [count > kept[0] for count in kept] == uneven, "as soon as it is so: a kill loses no note"
+    notes = list(begun.record.notes)
+    resumed = Experiment.resume(tmp_path / "run", {"rounds": 11})
+    assert resumed.run()[-1]["largest_share"] > 0.2
+    assert resumed.record.notes == notes
+
+
 def test_ifal_counts_ties_and_fairfal_the_models_that_judged(digits: DataSet, tmp_path: Path) -> None:
     """Clients of two classes on digits, about 170 candidates each: the score decides, not chance."""
     ifal = run(tmp_path / "ifal", digits, strategy="ifal", rounds=3, clients=8)

@@ -36,6 +36,19 @@ def test_a_dry_run_names_what_the_data_cannot_give(chase, tmp_path: Path) -> Non
     assert json.loads(chase("study", "ablation", "--rounds", "2", *place, "--json").out)["notes"] == []
 
 
+def test_what_the_data_cannot_give_is_said_of_every_seed_that_it_holds_for(chase, tmp_path: Path) -> None:
+    """Dirichlet parts differ by seed: how many samples a client has, and whether it runs out of them."""
+    skewed = ("--set", "partition=dirichlet", "--set", "alpha=0.3", "--arm", "FedRandom")
+    place = ("--data", "digits", "--seeds", "3", "--scale", "0.5", "--out", tmp_path / "s", "--dry-run", "--json")
+    notes = json.loads(chase("study", "ablation", "--rounds", "9", *place, *skewed).out)["notes"]
+    scene = "digits, ReCo, dirichlet, alpha 0.3, 50 % of the data"
+    assert [note.split(": ")[0] for note in notes] == [f"{scene}, seed {seed}" for seed in (0, 1, 2)]
+    assert len({note.split(": ", 1)[1] for note in notes}) == 3
+    cycles = json.loads(chase("study", "cycles", "--rounds", "1", *place, "--arm", "EV").out)["notes"]
+    assert len(cycles) == 8, "of all seeds alike: said once"
+    assert not any("seed" in note for note in cycles)
+
+
 def test_a_real_run_names_what_the_data_cannot_give_before_jobs_start(chase, tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setattr(studying, "run_jobs", lambda *arguments: print("jobs start"))
     place = ("--data", "digits", "--seeds", "1", "--scale", "0.1", "--out", tmp_path / "s")

@@ -33,6 +33,16 @@ def test_images_are_decoded_bit_for_bit(tmp_path):
     assert data.classes[3] == "class 3"
 
 
+def test_a_named_data_set_is_resized_where_that_is_asked_for(tmp_path):
+    make_cifar10(tmp_path)
+    sizes = {size: sources.load("cifar10", str(tmp_path), DataOptions(image_size=size)) for size in (0, 64)}
+    assert sizes[0].train.inputs.shape == (20, 3, 32, 32)
+    assert sizes[64].train.inputs.shape == (20, 3, 64, 64)
+    assert sizes[64].test.inputs.shape == (10, 3, 64, 64)
+    means = [data.train.inputs.float().mean(dim=(2, 3)) for data in sizes.values()]
+    assert torch.allclose(means[0], means[1], atol=3.0), "the same images, larger"
+
+
 def test_normalisation_is_what_the_setting_says(tmp_path):
     make_cifar10(tmp_path)
     found = {

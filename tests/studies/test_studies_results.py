@@ -13,7 +13,7 @@ import pytest
 from chase.core.errors import ChaseError
 from chase.core.files import read_jsonl
 from chase.core.prose import too_wide
-from chase.report import charts
+from chase.report import charts, plots
 from chase.report.runs import MethodRuns
 from chase.report.tables import NONE
 from chase.run.experiment import Experiment
@@ -280,6 +280,25 @@ def test_every_figure_of_a_study_is_drawn(finished: Path, name: str) -> None:
     assert drawn is not None
     assert drawn.svg.startswith("<svg")
     assert "$" not in drawn.svg, "a number is written as a formula"
+
+
+def test_accuracy_stands_against_the_ev_of_samples_that_all_methods_observe(
+    finished: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not against the mean EV of what each method watched, which is another population for each."""
+    (result,) = read_studies(finished)
+    drawn: list[plots.Curve] = []
+    monkeypatch.setattr(plots, "lines", lambda title, x, y, curves: drawn.extend(curves) or "<svg>")
+    observed = {1: 0.6, 2: 0.8}
+    runs = [
+        replace(run, metrics=[{**line, "observed_ev": observed[line["round"]], "mean_ev": 7.0} for line in run.metrics])
+        for run in result.scenes[0].methods[0].runs
+    ]
+    assert FIGURES["ev-accuracy"]([MethodRuns("EV", runs)]) is not None
+    (curve,) = drawn
+    assert curve.x == pytest.approx([0.7, 0.7]), "smoothed over three rounds, of which there are two"
+    means = [100 * sum(run.metrics[at]["test_accuracy"] for run in runs) / len(runs) for at in (0, 1)]
+    assert curve.mean == pytest.approx([sum(means) / 2] * 2)
 
 
 def test_costs_are_said_beside_the_base(finished: Path) -> None:

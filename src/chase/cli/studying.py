@@ -272,16 +272,26 @@ def missing(progress: Iterable[Progress]) -> list[str]:
 
 
 def foreseen(progress: Iterable[Progress], chosen: Study) -> list[str]:
-    """What the data cannot give, scene by scene, told by the first job of each that is to run and asks for labels."""
-    first: dict[str, StudyJob] = {}
+    """What the data cannot give, scene by scene: told for every seed by its first job that is to run and asks."""
+    first: dict[str, dict[int, StudyJob]] = {}
     for p in progress:
         if p.state == "waiting" and p.job.settings.budget > 0:
-            first.setdefault(p.job.scene, p.job)
+            first.setdefault(p.job.scene, {}).setdefault(p.job.settings.seed, p.job)
     notes = []
-    for scene, job in first.items():
-        advice = f" (--rounds {rounds_for_a_request(chosen, job)} or more)" if job.settings.form == "cycles" else ""
-        notes += [f"{scene}: {text}{advice}" for text in shortages_of(job.settings)]
+    for scene, jobs in first.items():
+        said: dict[str, list[int]] = {}
+        for seed, job in jobs.items():
+            advice = f" (--rounds {rounds_for_a_request(chosen, job)} or more)" if job.settings.form == "cycles" else ""
+            for text in shortages_of(job.settings):
+                said.setdefault(f"{text}{advice}", []).append(seed)
+        notes += [f"{scene}{of_seeds(seeds, len(jobs))}: {text}" for text, seeds in said.items()]
     return notes
+
+
+def of_seeds(seeds: Sequence[int], total: int) -> str:
+    """Which seeds a note is about; nothing where it is all of them."""
+    named = "seed" if len(seeds) == 1 else "seeds"
+    return "" if len(seeds) == total else f", {named} {', '.join(map(str, seeds))}"
 
 
 class StudyProgress:

@@ -40,7 +40,7 @@ from chase.run.record import Record
 from chase.run.rising_loss import rising_loss
 from chase.run.scoring import Evaluation
 from chase.server.closed_form import make_server
-from chase.server.server import Server, new_start, present
+from chase.server.server import UNEVEN_SHARE, Server, new_start, present
 
 OnRound = Callable[[Metrics], None]
 
@@ -69,6 +69,8 @@ def run_rounds(
             result = engine.run_round(orders)
         with watch.phase("aggregate"):
             server.aggregate(result.orders, result.updates, result.mean)
+        if server.uneven in server.notes:  # at once: a run that is killed has it, and says it once
+            record.add_notes([server.uneven])
         allotment.answered(result.updates)
         metrics = round_metrics(round, result.updates, counts) | result.metrics
         engine.notes += leave_out(metrics, server.refused, result.names)
@@ -145,6 +147,7 @@ def restore(record: Record, spec: NetSpec, saved: Checkpoint | None = None) -> R
         server.restore(checkpoint.read_arrays(manifest.server))
     if server.weights.keys() != first.weights.keys():
         raise CheckpointError(f"{checkpoint.path} holds weights of another network than '{settings.net}'")
+    server.uneven = next((note for note in record.notes if UNEVEN_SHARE in note), "")
     done = 0 if manifest is None else manifest.round
     record.cut_after(done)
     return Restored(server, checkpoint, done, problems)

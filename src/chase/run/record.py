@@ -38,6 +38,7 @@ from chase.core.provenance import provenance
 from chase.learning.native.choice import AUTOGRAD_ONLY, OWN_FORMS, Kernels, chosen
 from chase.settings import Settings, from_mapping, read_file, to_toml
 
+NOTES = "notes.json"
 RunKind = Literal["simulation", "federation"]
 """Who takes the turns: clients simulated on this machine, or the sites of a federation."""
 MAY_CHANGE = frozenset(
@@ -268,17 +269,22 @@ class Record:
         append_jsonl(self.path / "selections.jsonl", selections)
         append_jsonl(self.path / "metrics.jsonl", [metrics], durable=self.durable)
 
+    @property
+    def notes(self) -> list[str]:
+        """What the user should know of the run, so far."""
+        path = self.path / NOTES
+        return list(json.loads(path.read_text(encoding="utf-8"))) if path.is_file() else []
+
     def add_notes(self, notes: Sequence[str], outdated: Sequence[str] = ()) -> None:
         """Keep what the user should know of the run, for its report; what is there already is not repeated.
 
         ``outdated``: notes that no longer hold and are removed.
         """
-        path = self.path / "notes.json"
-        known = list(json.loads(path.read_text(encoding="utf-8"))) if path.is_file() else []
+        known = self.notes
         kept = [note for note in known if note not in outdated]
         more = [note for note in dict.fromkeys(notes) if note not in kept]
         if more or kept != known:
-            write_atomically(path, json.dumps([*kept, *more], indent=1).encode())
+            write_atomically(self.path / NOTES, json.dumps([*kept, *more], indent=1).encode())
 
     def cut_after(self, round: int) -> None:
         """Drop all lines of rounds later than ``round``: they will be done again. Lines must lead up to it."""

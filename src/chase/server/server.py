@@ -28,6 +28,8 @@ from chase.settings import Settings
 
 UNEVEN = 2.0
 """A client with more than this many times an equal share of the average is worth a warning."""
+UNEVEN_SHARE = "more than twice an equal share"
+"""Part of that warning, by which it is known again when a run is resumed."""
 
 
 def participants(settings: Settings, round: int) -> list[ClientId]:
@@ -152,6 +154,8 @@ class Server:
         """Numbers of the last model that belong in the metrics."""
         self.notes: list[str] = []
         """What the user should know of the averages so far."""
+        self.uneven = ""
+        """The note that a client has a share of the average that is out of proportion, of this process or before it."""
         self.names: Sequence[str] = ()
         """The clients' names by number, where the data names them."""
         self.outdated: set[str] = set()
@@ -258,14 +262,15 @@ class Server:
         total = sum(weights.values())
         self.largest_share = max(weights.values(), default=0.0) / total if total else 0.0
         lasting = settings.form != "isolated" and settings.client_weights != "shuffled"
-        if lasting and self.largest_share * len(weights) > UNEVEN and not self.notes:
+        if lasting and self.largest_share * len(weights) > UNEVEN and not self.uneven:
             heaviest = max(weights, key=lambda client: weights[client])
             who = self.names[heaviest] if heaviest < len(self.names) else heaviest
-            self.notes.append(
+            self.uneven = (
                 f"from round {round} on client {who} has {self.largest_share:.0%} of the average of "
-                f"{len(weights)} clients, more than twice an equal share ({1 / len(weights):.0%}): bought labels can "
+                f"{len(weights)} clients, {UNEVEN_SHARE} ({1 / len(weights):.0%}): bought labels can "
                 "then lower the accuracy; client_weights=equal gives every client the same weight"
             )
+            self.notes.append(self.uneven)
         return weights
 
     def to_arrays(self) -> dict[str, Array]:
