@@ -16,7 +16,8 @@ from chase.report.tables import NONE
 from chase.settings import load
 from chase.studies.campaign import CAMPAIGN, left
 from chase.studies.catalog import STUDIES, find_study
-from chase.studies.hypotheses import HYPOTHESES, Hypothesis, family, family_size
+from chase.studies.clients_alone import clients_alone
+from chase.studies.hypotheses import FEW_LABELS, HYPOTHESES, Hypothesis, family, family_size
 from chase.studies.hypothesis_tests import (
     CONTRADICTED,
     NOT_RUN,
@@ -29,14 +30,14 @@ from chase.studies.hypothesis_tests import (
     last_rounds,
 )
 from chase.studies.observations import above_even, above_half, most_willing, never_together, pull, pulled, zero_share
-from chase.studies.overview import MOST_NAMED, conditions, evidence, main_table, three_sentences
+from chase.studies.overview import MOST_NAMED, compared, conditions, evidence, main_table, three_sentences
 from chase.studies.plan import Options, StudyJob, plan
 from chase.studies.results import SceneResult, StudyResult
+from chase.studies.verdict_grid import in_short
 from chase.studies.why_page import (
     accuracies,
     beside_paper,
     drawings,
-    in_short,
     missing,
     note_of,
     picks_table,
@@ -182,8 +183,8 @@ def test_verdicts_need_six_seeds_for_a_test_and_say_so_below() -> None:
     assert said["H5"].open
     assert said["H10"].verdict == NOT_RUN
     assert three_sentences(list(said.values())).startswith(
-        "**What holds:** bought labels do harm where clients are weighted by labels (MNIST +9.9 points, 6 seeds); "
-        "**provisional, fewer than 6 seeds:** "
+        "**What holds:** bought labels do harm where clients are weighted by labels (no labels minus random: MNIST "
+        "+9.9 points, 6 seeds); **provisional, fewer than 6 seeds:** "
     )
     assert not said["H4"].holds
     assert said["H4"].fails
@@ -236,8 +237,8 @@ def test_one_seed_decides_nothing() -> None:
     text = three_sentences(found)
     assert "**What holds:** nothing is settled by the runs so far." in text
     assert (
-        "**not decided:** bought labels do harm where clients are weighted by labels (MNIST +40.0 points, 1 seed)."
-        in text
+        "**not decided:** bought labels do harm where clients are weighted by labels (no labels minus random: MNIST "
+        "+40.0 points, 1 seed)." in text
     )
     assert text.count("\n\n") == 2, "three sentences"
 
@@ -397,11 +398,10 @@ def test_the_page_leads_with_what_holds_and_names_what_is_missing(tmp_path: Path
     result = StudyResult(STUDIES["why"], [scene], len(done), len(jobs))
     assert [g.arm for g in groups_of([result])] == ["FedRandom", "no labels"]
     text, figures = why_page([(tmp_path, result)], tmp_path)
-    first = text.split("## Hypotheses and verdicts")[0]
-    assert (
-        "**Provisional, too few seeds for a test**\n\n- H1: With clients weighted by labels, as in the paper" in first
-    )
-    assert "(MNIST +10.0 points, 2 seeds)." in first
+    first = text.split("\n## ")[1]
+    assert first.startswith("In short")
+    row = "| H1 | bought labels do harm where clients are weighted by labels | no labels minus random | +10.0 early |"
+    assert row in first.splitlines()
     assert "H1, H2, H3, H4, H5, H8, H10, H11, H12, H17 on CIFAR-10" in first
     assert "Not finished yet: EV" in text
     assert "The pull was found" not in text, "nothing is said to be found that does not hold"
@@ -446,16 +446,58 @@ def test_the_documents_name_the_commands_of_the_campaign() -> None:
     ]
 
 
-def test_in_short_a_hypothesis_stands_once_with_all_its_data_sets() -> None:
+def test_in_short_a_hypothesis_stands_once_with_all_its_data_sets_and_lengths() -> None:
     seeds = np.linspace(0, 0.05, 6)
     groups = [
         group(arm, "equal", (value + seeds * value).tolist(), data)
         for data in ("mnist", "cifar10")
         for arm, value in (("FedRandom", 0.5), ("EV", 0.6))
     ]
-    text = in_short([f for f in findings_of(groups) if f.hypothesis.key == "H5"])
-    assert text.count("H5: ") == 1
-    assert "(MNIST +10.2 points, 6 seeds; CIFAR-10 +10.2 points, 6 seeds)." in text
+    groups += [group("FedRandom", "equal", [0.5, 0.6, 0.7], length=9), group("EV", "equal", [0.5, 0.6, 0.7], length=9)]
+    groups += [group("no labels", "equal", (0.9 - seeds).tolist(), "cifar10")]
+    lines = in_short(findings_of(groups)).splitlines()
+    assert lines[2] == "|  | claim | difference | MNIST, round 6 | MNIST, round 9 | CIFAR-10 |"
+    assert lines[4:6] == [
+        "| H3 | bought labels help with equal weights | random minus no labels | – | – | -36.2 **fails** |",
+        "| H5 | EV beats random selection with equal weights | EV minus random "
+        "| +10.2 **holds** | 0.0 open | +10.2 **holds** |",
+    ]
+    assert lines[-1].startswith("**Not run yet:** H1, H2, H3, H4, ")
+    assert in_short([]) == "## In short\n"
+
+
+def test_every_hypothesis_says_what_is_subtracted_from_what() -> None:
+    said = {hypothesis.key: compared(hypothesis) for hypothesis in HYPOTHESES}
+    assert all(said.values())
+    assert said["H1"] == "no labels minus random"
+    assert said["H11"] == "CHASe, all-global minus CHASe"
+    assert said["H2"] == "equal weights minus weights by labels"
+    assert all(" minus " in text for key, text in said.items() if key != "H18")
+
+
+def test_clients_alone_are_told_by_hand() -> None:
+    """Two clients of one class each: 90 and 70 % of their own after round 1, all after round 2."""
+    usual = load("mnist", {}).model_dump()
+
+    def line(at: int, own: tuple[float, float]) -> dict[str, Any]:
+        scores = {"0": {"per_class": [own[0], 0.0]}, "1": {"per_class": [0.0, own[1]]}}
+        pools = {**POOLS, "labeled": 20 * at}
+        return {"round": at, "test_accuracy": 0.4, "pools": pools, "mean_ev": 1.5 / at, "client_scores": scores}
+
+    run = RunData(
+        Path("x"),
+        {**usual, "seed": 0, "clients": 2},
+        [line(1, (0.9, 0.7)), line(2, (1.0, 1.0))],
+        coverage={"held": [[5, 0], [0, 5]]},
+    )
+    jobs = plan(find_study("isolated"), Options(("mnist",), ("isolated",), rounds=2, seeds=1))
+    part, done = STUDIES["isolated"].parts[0], frozenset(job.name for job in jobs)
+    scene = SceneResult(STUDIES["isolated"], part, jobs[0].scene, jobs, [MethodRuns("isolated", [run])], done)
+    table = clients_alone([StudyResult(STUDIES["isolated"], [scene], 1, 1)])
+    assert table is not None
+    assert table.texts == [["MNIST", "1", "1", "10", "80.0", "1.50"], ["MNIST", "2", "1", "20", "100.0", "0.75"]]
+    assert clients_alone([StudyResult(STUDIES["isolated"], [replace(scene, finished=frozenset())], 0, 1)]) is None
+    assert clients_alone([]) is None
 
 
 @pytest.mark.parametrize(("evs", "said"), [((3, 2, 5, 1), True), ((0, 0, 5, 1), False)])
@@ -472,3 +514,9 @@ def test_that_ev_tells_samples_apart_is_said_only_where_it_does(evs: tuple[int, 
     groups[1].method.runs[0].metrics[-1]["test_accuracy"] += 0.01  # differences that vary
     assert bool(something_to_go_by(findings_of(groups), groups)) is said
     assert something_to_go_by([], groups) == ""
+    few = {key: value for key, value in FEW_LABELS.items() if key != "client_weights"}
+    won = group("EV", "labelled", (0.8 + seeds).tolist(), "digits", **few)
+    half = [replace(r, settings={**r.settings, "strategy": "ev"}, selections=asked(0, 0, 4)) for r in won.method.runs]
+    digits = [replace(won, method=MethodRuns("EV", half)), group("FedRandom", "labelled", [0.7] * 6, "digits", **few)]
+    text = something_to_go_by(findings_of([*groups, *digits]), [*groups, *digits])
+    assert ("on digits EV beats random selection although 50 % of its picks have" in text) is said

@@ -40,6 +40,8 @@ class Hypothesis:
     """What is compared where it is not accuracies; claimed to be above 0 where ``less`` is ``more``."""
     beyond: tuple[Where, Where] | None = None
     """A second pair: the difference is claimed to be larger than that one."""
+    difference: str = ""
+    """What is subtracted from what, where the arms alone do not say it."""
     question: str = ""
     """What it helps to answer: the comparisons of one question on one data set are tested together."""
 
@@ -68,9 +70,16 @@ RANDOM, EV, CHASE, ALL_GLOBAL, NO_LABELS = "FedRandom", "EV", "CHASe", "CHASe, a
 
 
 def _hypothesis(
-    key: str, text: str, brief: str, arms: tuple[str, str], settings: tuple[Changed, Changed], data: tuple[str, ...]
+    key: str,
+    text: str,
+    brief: str,
+    arms: tuple[str, str],
+    settings: tuple[Changed, Changed],
+    data: tuple[str, ...],
+    difference: str = "",
 ) -> Hypothesis:
-    return Hypothesis(key, text, brief, Where(arms[0], settings[0]), Where(arms[1], settings[1]), data)
+    more, less = (Where(*where) for where in zip(arms, settings, strict=True))
+    return Hypothesis(key, text, brief, more, less, data, difference=difference)
 
 
 def _same(key: str, text: str, brief: str, arms: tuple[str, str], settings: Changed, *data: str) -> Hypothesis:
@@ -108,6 +117,7 @@ _LABELS = _on(
         (RANDOM, RANDOM),
         (EQUAL, NONE_CHANGED),
         BOTH,
+        "equal weights minus weights by labels",
     ),
     _same(
         "H3",
@@ -124,6 +134,7 @@ _LABELS = _on(
         (RANDOM, RANDOM),
         ({**EQUAL, **STATISTICS}, STATISTICS),
         ("digits",),
+        "equal weights minus weights by labels",
     ),
 )
 _SELECTION = _on(
@@ -167,6 +178,7 @@ _SELECTION = _on(
         Where(EV, FEW_LABELS),
         Where(RANDOM, FEW_LABELS),
         ("digits",),
+        difference="EV minus random with few labels, minus the same with many",
         beyond=(Where(EV, MANY_LABELS), Where(RANDOM, MANY_LABELS)),
     ),
 )
@@ -223,6 +235,7 @@ _CODE = _on(
         (RANDOM, RANDOM),
         (SHUFFLED, NONE_CHANGED),
         ("mnist",),
+        "shuffled weights minus weights by labels",
     ),
     _same(
         "H14",
@@ -258,6 +271,7 @@ _INPUTS = _on(
         (RANDOM, RANDOM),
         (STATISTICS, NONE_CHANGED),
         ("cifar10",),
+        "own values minus the authors'",
     ),
 )
 _SIGHT = _on(
@@ -271,6 +285,7 @@ _SIGHT = _on(
         Where(EV),
         ("mnist",),
         above_half,
+        difference="points above one half of the picks",
     ),
     Hypothesis(
         "H19",
@@ -281,6 +296,7 @@ _SIGHT = _on(
         Where(EV),
         ("mnist",),
         above_even,
+        difference="share of the errors minus share of the pairs",
     ),
 )
 _PULL = _on(
@@ -294,6 +310,7 @@ _PULL = _on(
         Where(RANDOM),
         ("mnist",),
         pull,
+        difference="taken for these classes minus belonging to them",
     ),
     Hypothesis(
         "H23",
@@ -303,6 +320,7 @@ _PULL = _on(
         Where(RANDOM),
         ("mnist",),
         pull,
+        difference="pull of EV minus pull of random",
     ),
     Hypothesis(
         "H24",
@@ -312,6 +330,7 @@ _PULL = _on(
         Where(RANDOM, EQUAL),
         ("mnist",),
         pull,
+        difference="pull with weights by labels minus pull with equal weights",
     ),
 )
 HYPOTHESES = (*_LABELS, *_SELECTION, *_ALIGNMENT, *_CODE, *_INPUTS, *_SIGHT, *_PULL)

@@ -11,7 +11,7 @@ from chase.report.cells import NONE, Cell, number, with_interval
 from chase.report.statistics import TEST_FROM, interval
 from chase.report.tables import ReportTable
 from chase.studies import paper
-from chase.studies.hypotheses import ALL_GLOBAL, CHASE, EV, NO_LABELS, RANDOM
+from chase.studies.hypotheses import ALL_GLOBAL, CHASE, EV, NO_LABELS, RANDOM, Hypothesis
 from chase.studies.hypothesis_tests import LAST, Finding, Group, last_rounds
 from chase.studies.study import said
 
@@ -27,7 +27,7 @@ SHORTEST = 10
 CAPTION = "Test accuracy in % of federated active learning where clients differ in how much they label, by method:\n"
 TABLE_NOTE = f"""Mean of the last {LAST} rounds over the seeds that all methods of a row have, with a 95 % interval.
 Random selection, EV (the samples of highest epistemic variation) and CHASe (EV with an alignment loss; all-global: as
-its authors' code aligns) buy the same number of labels. Weights: how much a client counts in the average. Unless a row
+its authors' code aligns) have the same budget of labels. Weights: how much a client counts in the average. Unless a row
 says otherwise clients are unequal as in the paper (ReCo): two of ten label ten samples every round, six label seven
 every third round, two label five every fifth. The paper's figures are of one round. Rows of more rounds continue runs
 of fewer where both are there; the sentences test each length by itself.
@@ -135,14 +135,34 @@ def list_of(found: Sequence[Finding]) -> str:
     groups: dict[str, list[Finding]] = {}
     for finding in found:
         groups.setdefault(finding.hypothesis.brief, []).append(finding)
-    named = [f"{brief} ({'; '.join(map(evidence, some))})" for brief, some in list(groups.items())[:MOST_NAMED]]
+    named = [f"{brief} ({evidence_of(some)})" for brief, some in list(groups.items())[:MOST_NAMED]]
     more = len(groups) - len(named)
     return "; ".join([*named, *([f"and {more} more in why.md"] if more else [])])
+
+
+def evidence_of(found: Sequence[Finding]) -> str:
+    """``EV minus random: MNIST +6.2 points, 3 seeds; CIFAR-10 ...``: of one hypothesis."""
+    what = compared(found[0].hypothesis)
+    return (f"{what}: " if what else "") + "; ".join(map(evidence, found))
 
 
 def evidence(finding: Finding) -> str:
     """``MNIST +6.2 points, 3 seeds``, with the round where there are several."""
     seeds = "1 seed" if finding.seeds == 1 else f"{finding.seeds} seeds"
-    points = round(finding.difference.interval.mean, 1) + 0.0  # no -0.0
     at = f" at round {finding.rounds}" if finding.several else ""
-    return f"{name_of_data(finding.data)} {points:+.1f} points{at}, {seeds}"
+    return f"{name_of_data(finding.data)} {points_of(finding)} points{at}, {seeds}"
+
+
+def points_of(finding: Finding) -> str:
+    """The mean difference with its sign; none where it is 0.0."""
+    points = round(finding.difference.interval.mean, 1)
+    return f"{points:+.1f}" if points else "0.0"
+
+
+def compared(hypothesis: Hypothesis) -> str:
+    """What is subtracted from what, so that a sign can be read; nothing where one arm is measured by itself."""
+    more, less = hypothesis.more.arm, hypothesis.less.arm
+    if hypothesis.difference or more == less:
+        return hypothesis.difference
+    names = dict(zip(ARMS, NAMES, strict=True)) | {NO_LABELS: "no labels"}
+    return f"{names[more]} minus {names[less]}"

@@ -17,22 +17,25 @@ from chase.report.statistics import interval
 from chase.report.tables import ReportTable
 from chase.studies import paper
 from chase.studies.campaign import CAMPAIGN, left
+from chase.studies.clients_alone import ALONE_NOTE, clients_alone
 from chase.studies.figures import Drawing, chance_picks, class_balance, largest_share, zero_ev_picks
 from chase.studies.findings import by_ev, settled_share, unfinished
-from chase.studies.hypotheses import HYPOTHESES
+from chase.studies.hypotheses import EV, FEW_LABELS, HYPOTHESES, Where
 from chase.studies.hypothesis_tests import (
     LAST,
-    NOT_RUN,
     STUDIES_READ,
     Finding,
     Group,
+    candidates,
     findings_of,
     groups_of,
     last_rounds,
 )
 from chase.studies.observations import most_willing, never_together, pulled, zero_share
-from chase.studies.overview import SHORTEST, WEIGHTS, evidence, name_of_data, place_of
+from chase.studies.overview import SHORTEST, WEIGHTS, name_of_data, place_of
 from chase.studies.results import SceneResult, StudyResult
+from chase.studies.study_page import folded
+from chase.studies.verdict_grid import in_short
 
 HEAD = """# Why strategies win or lose here
 
@@ -47,7 +50,7 @@ five every fifth.
 NOT_CONTROLLED = """## What the paper did not control
 
 - **Who counts how much.** The text weighs a client by its labels. Under ReCo the two most willing clients then come to
-  hold nearly half of the average on MNIST, although each knows two classes only. The authors' code averages models in
+  hold about half of the average on MNIST, although each knows two classes only. The authors' code averages models in
   shuffled order with label counts in client order, which is equal weights on average; its tables may owe their order to
   that.
 - **What a label is worth.** No table has an arm that buys no labels, so it cannot show whether labels helped at all.
@@ -70,69 +73,43 @@ def why_page(studies: Sequence[tuple[Path, StudyResult]], root: Path) -> tuple[s
     shown = [
         f"![{drawn.title}]({file.relative_to(root).as_posix()})\n\n{drawn.caption}\n" for file, drawn in figures.items()
     ]
-    seen = seen_by_ev(groups)
-    beside = beside_paper(groups)
-    parts = [HEAD, in_short(found), "## Hypotheses and verdicts\n", to_markdown(verdicts(found))]
-    parts += [VERDICTS_NOTE + (LENGTHS_NOTE if any(f.several for f in found) else "") + "\n"]
-    parts += (
-        [
-            "## What EV can see\n",
-            to_markdown(seen),
-            note_of(found, SEEN_NOTE + something_to_go_by(found, groups) + ERRORS_NOTE, SEEN_FOUND, {"H18", "H19"}),
-        ]
-        if seen.rows
-        else []
-    )
-    pull = pulled_table(groups)
-    said = note_of(found, PULLED_NOTE, PULLED_FOUND, {"H22", "H23", "H24"})
-    parts += ["## To whose classes the model is pulled\n", to_markdown(pull), said] if pull.rows else []
-    parts += ["## Beside the paper's figures\n", to_markdown(beside), BESIDE_NOTE] if beside.rows else []
-    parts += ["## Accuracy by arm\n", to_markdown(accuracies(groups)), *shown]
-    parts += ["## What decided the picks\n", to_markdown(picks_table(groups)), PICKS_NOTE, NOT_CONTROLLED]
-    return "\n".join(part for part in [*parts, missing([result for _, result in studies])] if part), figures
+    results = [result for _, result in studies]
+    parts = [HEAD, in_short(found), *ev_sections(found, groups, results), *pull_section(found, groups)]
+    parts += [NOT_CONTROLLED, *section("Beside the paper's figures", beside_paper(groups), BESIDE_NOTE)]
+    parts += ["## Accuracy\n", *shown, "## In detail\n"]
+    lengths = LENGTHS_NOTE if any(f.several for f in found) else ""
+    tables = {
+        "Hypotheses and verdicts in detail": (verdicts(found), VERDICTS_NOTE + lengths + "\n"),
+        "Accuracy by arm and seed": (accuracies(groups), ""),
+        "What decided the picks": (picks_table(groups), PICKS_NOTE),
+    }
+    for title, (table, note) in tables.items():
+        parts += folded(title, f"{to_markdown(table)}\n{note}")
+    return "\n".join(part for part in [*parts, missing(results)] if part), figures
+
+
+def section(title: str, table: ReportTable | None, note: str) -> list[str]:
+    """A heading, its table and what it means; nothing without rows."""
+    return [f"## {title}\n", to_markdown(table), note] if table is not None and table.rows else []
+
+
+def ev_sections(found: Sequence[Finding], groups: Sequence[Group], results: Sequence[StudyResult]) -> list[str]:
+    """What EV can tell apart in federations, and what is left of it where clients are alone."""
+    note = note_of(found, SEEN_NOTE + something_to_go_by(found, groups) + ERRORS_NOTE, SEEN_FOUND, {"H18", "H19"})
+    parts = section("What EV can see", seen_by_ev(groups), note)
+    return [*parts, *section("What clients can do alone", clients_alone(results), ALONE_NOTE)]
+
+
+def pull_section(found: Sequence[Finding], groups: Sequence[Group]) -> list[str]:
+    """To whose classes the model is pulled."""
+    note = note_of(found, PULLED_NOTE, PULLED_FOUND, {"H22", "H23", "H24"})
+    return section("To whose classes the model is pulled", pulled_table(groups), note)
 
 
 PICKS_NOTE = """By chance: the score of what was asked for was tied with samples that were not. EV of 0: the prediction
 had not changed once. Evenness: entropy of the classes asked for as a share of the largest possible. Largest share: of
 one client in the average of the last round.
 """
-
-
-def in_short(found: Sequence[Finding]) -> str:
-    """What holds, what does not, and what is open."""
-    groups = {
-        "Holds": [f for f in found if f.holds],
-        "Does not hold": [f for f in found if f.fails],
-        "Provisional, too few seeds for a test": [f for f in found if f.provisional],
-        "Not decided": [f for f in found if f.open],
-    }
-    lines = ["## In short\n"]
-    for name, some in groups.items():
-        if some:
-            lines += [
-                f"**{name}**\n",
-                *(f"- {said} ({'; '.join(own)})." for said, own in by_hypothesis(some).items()),
-                "",
-            ]
-    if not_yet := not_run([f for f in found if f.verdict == NOT_RUN]):
-        lines += [f"**Not run yet:** {not_yet}.\n"]
-    return "\n".join(lines)
-
-
-def by_hypothesis(found: Sequence[Finding]) -> dict[str, list[str]]:
-    """Key and text of each hypothesis, and the evidence of every data set for it."""
-    said: dict[str, list[str]] = {}
-    for finding in found:
-        said.setdefault(f"{finding.hypothesis.key}: {finding.hypothesis.text}", []).append(evidence(finding))
-    return said
-
-
-def not_run(found: Sequence[Finding]) -> str:
-    """The keys of hypotheses by data set."""
-    keys: dict[str, list[str]] = {}
-    for finding in found:
-        keys.setdefault(name_of_data(finding.data), []).append(finding.hypothesis.key)
-    return "; ".join(f"{', '.join(own)} on {data}" for data, own in keys.items())
 
 
 def verdicts(found: Sequence[Finding]) -> ReportTable:
@@ -214,6 +191,8 @@ def note_of(found: Sequence[Finding], text: str, said: str, keys: set[str]) -> s
 
 NEVER_ZERO = """ On CIFAR-10, where clients hold five classes each, hardly any pick has an EV of 0, and with equal
 weights EV beats random selection (H5, {at})."""
+NO_CONDITION = """ That is no condition: on digits EV beats random selection although {share:.0f} % of its picks have
+an EV of 0 (H6)."""
 
 
 def something_to_go_by(found: Sequence[Finding], groups: Sequence[Group]) -> str:
@@ -222,7 +201,12 @@ def something_to_go_by(found: Sequence[Finding], groups: Sequence[Group]) -> str
     shares = [zero_share(run, willing=True) for run in runs]
     known = [share for share in shares if np.isfinite(share)]
     at = holding(found, {"H5"}, "cifar10")
-    return NEVER_ZERO.format(at=at) if at and known and max(known) < 5 else ""
+    if not at or not known or max(known) >= 5:
+        return ""
+    few = [run for g in candidates(groups, "digits", Where(EV, FEW_LABELS)) for run in g.method.runs]
+    share = float(np.mean([zero_share(run, willing=True) for run in few])) if few else 0.0
+    exception = NO_CONDITION.format(share=share) if share >= 5 and holding(found, {"H6"}, "digits") else ""
+    return NEVER_ZERO.format(at=at) + exception
 
 
 def seen_by_ev(groups: Sequence[Group]) -> ReportTable:
