@@ -31,7 +31,7 @@ class Planned:
         return " ".join(words)
 
 
-BOTH, SHORT = ("mnist", "cifar10"), ("FedRandom",)
+BOTH, SHORT, ALONE = ("mnist", "cifar10"), ("FedRandom",), ("isolated",)
 STATISTICS, EQUAL = {"normalisation": "statistics"}, {"client_weights": "equal"}
 
 CAMPAIGN = (
@@ -42,6 +42,7 @@ CAMPAIGN = (
     Planned("ablation", Options(("mnist",), rounds=200, seeds=6), "why"),
     Planned("ablation", Options(("mnist",), rounds=200, seeds=6, changes=EQUAL), "why"),
     Planned("few-labels", Options(seeds=10), "few-labels"),
+    Planned("isolated", Options(BOTH, ALONE, rounds=10, seeds=6), "alone"),
     Planned("authors", Options(rounds=60, seeds=3), "why"),
     Planned("ablation", Options(("cifar10",), rounds=200, seeds=3), "why"),
     Planned("ablation", Options(("emnist",), rounds=30, seeds=3), "emnist"),

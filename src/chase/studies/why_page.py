@@ -88,9 +88,16 @@ def why_page(studies: Sequence[tuple[Path, StudyResult]], root: Path) -> tuple[s
     return "\n".join(part for part in [*parts, missing(results)] if part), figures
 
 
+LONGEST = 24
+"""Rows of a table that is shown at once."""
+
+
 def section(title: str, table: ReportTable | None, note: str) -> list[str]:
-    """A heading, its table and what it means; nothing without rows."""
-    return [f"## {title}\n", to_markdown(table), note] if table is not None and table.rows else []
+    """A heading, its table and what it means; nothing without rows. A long table opens on a click."""
+    if table is None or not table.rows:
+        return []
+    text = to_markdown(table)
+    return [f"## {title}\n", *([text, note] if len(table.rows) <= LONGEST else [note, *folded("The table", text)])]
 
 
 def ev_sections(found: Sequence[Finding], groups: Sequence[Group], results: Sequence[StudyResult]) -> list[str]:
@@ -169,8 +176,8 @@ are those that asked for most samples. Where the EV of a pick is 0, chance decid
 ERRORS_NOTE = """ An error between classes that no client holds together is one that no client can find by its own
 classes alone."""
 SEEN_FOUND = """ At {at} such errors are about as frequent in the rows without EV, so the split into classes makes them,
-not the selection. Ties and such errors can make EV as good as chance, not worse; what can make it worse is
-the next table."""
+not the selection. Ties and such errors can make EV as good as chance, not worse; what can make it worse is the pull
+below."""
 
 
 def holding(found: Sequence[Finding], keys: set[str], data: str) -> str:
