@@ -164,6 +164,16 @@ def test_that_warning_is_kept_at_once_and_given_once_however_often_a_run_is_resu
     resumed = Experiment.resume(tmp_path / "run", {"rounds": 11})
     assert resumed.run()[-1]["largest_share"] > 0.2
     assert resumed.record.notes == notes
+    (said,) = [note for note in notes if "of the average of 10 clients" in note]
+    false = said.replace(said.split(" on ")[0], "from round 10")  # as earlier versions added when a run was resumed
+    later = said.replace(said.split(" on ")[0], "from round 12")  # of a round that is done again
+    resumed.record.add_notes([false, later])
+    last = Experiment.resume(tmp_path / "run", {"rounds": 12})
+    last.run()
+    assert last.record.notes == notes
+    (tmp_path / "run" / "notes.json").write_text("")
+    with pytest.raises(RunDirectoryError, match=r"notes.json cannot be read: .* remove it"):
+        Experiment.resume(tmp_path / "run", {"rounds": 13}).run()
 
 
 def test_ifal_counts_ties_and_fairfal_the_models_that_judged(digits: DataSet, tmp_path: Path) -> None:

@@ -42,8 +42,9 @@ def test_what_the_data_cannot_give_is_said_of_every_seed_that_it_holds_for(chase
     place = ("--data", "digits", "--seeds", "3", "--scale", "0.5", "--out", tmp_path / "s", "--dry-run", "--json")
     notes = json.loads(chase("study", "ablation", "--rounds", "9", *place, *skewed).out)["notes"]
     scene = "digits, ReCo, dirichlet, alpha 0.3, 50 % of the data"
-    assert [note.split(": ")[0] for note in notes] == [f"{scene}, seed {seed}" for seed in (0, 1, 2)]
-    assert len({note.split(": ", 1)[1] for note in notes}) == 3
+    (note,) = notes
+    assert note.startswith(f"{scene}, seed 0: 1 of 10 clients run out of samples to ask for before round 9")
+    assert note.endswith("by round 8 (in other numbers for seeds 1, 2 too)")
     cycles = json.loads(chase("study", "cycles", "--rounds", "1", *place, "--arm", "EV").out)["notes"]
     assert len(cycles) == 8, "of all seeds alike: said once"
     assert not any("seed" in note for note in cycles)

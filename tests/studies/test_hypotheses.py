@@ -12,7 +12,7 @@ import pytest
 from chase.report import charts
 from chase.report.runs import MethodRuns, RunData
 from chase.report.statistics import Difference
-from chase.report.tables import NONE
+from chase.report.tables import NONE, ReportTable
 from chase.settings import load
 from chase.studies.campaign import CAMPAIGN, left
 from chase.studies.catalog import STUDIES, find_study
@@ -35,6 +35,7 @@ from chase.studies.plan import Options, StudyJob, plan
 from chase.studies.results import SceneResult, StudyResult
 from chase.studies.verdict_grid import in_short
 from chase.studies.why_page import (
+    LONGEST,
     accuracies,
     beside_paper,
     drawings,
@@ -42,6 +43,7 @@ from chase.studies.why_page import (
     note_of,
     picks_table,
     pulled_table,
+    section,
     seen_by_ev,
     something_to_go_by,
     why_page,
@@ -466,6 +468,15 @@ def test_in_short_a_hypothesis_stands_once_with_all_its_data_sets_and_lengths() 
     assert in_short([]) == "## In short\n"
 
 
+def test_a_long_table_opens_on_a_click_after_what_it_means() -> None:
+    short, long = (ReportTable(("a",), [["x"]] * rows) for rows in (LONGEST, LONGEST + 1))
+    assert [part.split("\n")[0] for part in section("Title", short, "note")] == ["## Title", "| a |", "note"]
+    shown = section("Title", long, "note")
+    assert shown[:2] == ["## Title\n", "note"]
+    assert shown[2].startswith("<details><summary>Title: the table</summary>")
+    assert section("Title", None, "note") == section("Title", ReportTable(("a",), []), "note") == []
+
+
 def test_every_hypothesis_says_what_is_subtracted_from_what() -> None:
     said = {hypothesis.key: compared(hypothesis) for hypothesis in HYPOTHESES}
     assert all(said.values())
@@ -497,6 +508,11 @@ def test_clients_alone_are_told_by_hand() -> None:
     assert table is not None
     assert table.texts == [["MNIST", "1", "1", "10", "80.0", "1.50"], ["MNIST", "2", "1", "20", "100.0", "0.75"]]
     assert clients_alone([StudyResult(STUDIES["isolated"], [replace(scene, finished=frozenset())], 0, 1)]) is None
+    both = [StudyResult(STUDIES["isolated"], [scene], 1, 1)] * 2
+    assert clients_alone(both) == table, "a data set stands once"
+    for key, value in {"data_share": 0.5, "test_limit": 10, "lr": 0.5}.items():
+        other = [replace(job, settings=job.settings.model_copy(update={key: value})) for job in jobs]
+        assert clients_alone([StudyResult(STUDIES["isolated"], [replace(scene, jobs=other)], 1, 1)]) is None, key
     assert clients_alone([]) is None
 
 
@@ -519,4 +535,9 @@ def test_that_ev_tells_samples_apart_is_said_only_where_it_does(evs: tuple[int, 
     half = [replace(r, settings={**r.settings, "strategy": "ev"}, selections=asked(0, 0, 4)) for r in won.method.runs]
     digits = [replace(won, method=MethodRuns("EV", half)), group("FedRandom", "labelled", [0.7] * 6, "digits", **few)]
     text = something_to_go_by(findings_of([*groups, *digits]), [*groups, *digits])
-    assert ("on digits EV beats random selection although 50 % of its picks have" in text) is said
+    assert ("and\n50 % of its picks have an EV of 0 (H6)" in text) is said
+    lost = [replace(digits[0], method=MethodRuns("EV", digits[1].method.runs)), digits[1]]
+    assert "digits" not in something_to_go_by(findings_of([*groups, *lost]), [*groups, *lost]), "H6 does not hold"
+    seen = [replace(r, selections=asked(0, 3, 4)) for r in half]
+    clear = [replace(won, method=MethodRuns("EV", seen)), digits[1]]
+    assert "digits" not in something_to_go_by(findings_of([*groups, *clear]), [*groups, *clear]), "no pick of EV 0"

@@ -13,9 +13,11 @@ import pytest
 from chase.core.errors import ChaseError
 from chase.core.files import read_jsonl
 from chase.core.prose import too_wide
+from chase.core.weights import Arrays
 from chase.report import charts, plots
 from chase.report.runs import MethodRuns
 from chase.report.tables import NONE
+from chase.run.checkpoint import Checkpoint
 from chase.run.experiment import Experiment
 from chase.settings import load
 from chase.studies import paper
@@ -29,7 +31,7 @@ from chase.studies.findings import (
     paper_findings,
     settled_share,
 )
-from chase.studies.job import is_done, open_job, stages
+from chase.studies.job import is_done, open_job
 from chase.studies.page import parts_section, write_study
 from chase.studies.plan import Options, plan, plans_in, write_plan
 from chase.studies.publish import pack, publish
@@ -518,21 +520,39 @@ def test_an_exported_run_that_was_not_done_begins_again(finished: Path, tmp_path
     )
 
 
-def test_a_run_that_begins_again_for_longer_keeps_what_a_shorter_study_reads(finished: Path, tmp_path: Path) -> None:
+def test_a_run_that_begins_again_for_longer_keeps_what_a_shorter_study_reads(
+    finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     pack(finished, tmp_path)
     (kept,) = plans_in(tmp_path)
     short = kept.jobs[0]
-    job = replace(short, settings=short.settings.model_copy(update={"rounds": 3}))
-    write_plan(tmp_path, "cost", [job])
-    assert [stage.settings.rounds for stage in stages(tmp_path, job)] == [2, 3]
-    for stage in stages(tmp_path, job):
-        begun = open_job(tmp_path, stage)
-        assert begun is not None
-        begun.run()
+    wanted = replace(short, settings=short.settings.model_copy(update={"rounds": 3}))
+    write_plan(tmp_path, "cost", [wanted])
+    (job,) = next(plan for plan in plans_in(tmp_path) if plan.study == "cost").jobs
+    assert (short.ends, job.ends) == ((), (2,))
+    begun = open_job(tmp_path, job)
+    assert begun is not None
+    commit, where = Checkpoint.commit, tmp_path / job.name
+
+    def killed(self: Checkpoint, round: int, arrays: Arrays) -> None:
+        if round == 2:
+            raise KeyboardInterrupt
+        commit(self, round, arrays)
+
+    monkeypatch.setattr(Checkpoint, "commit", killed)
+    with pytest.raises(KeyboardInterrupt):
+        begun.run(ends=job.ends)
     before = json.loads((finished / job.name / "confusion.json").read_text())
-    assert json.loads((tmp_path / job.name / "confusion-2.json").read_text()) == before
-    assert json.loads((tmp_path / job.name / "confusion.json").read_text())["round"] == 3
-    assert stages(tmp_path, job) == []
+    assert json.loads((where / "confusion-2.json").read_text()) == before, "there before the round counts as done"
+    (where / "confusion-2.json").unlink()
+    monkeypatch.undo()
+    again = open_job(tmp_path, job)
+    assert again is not None
+    assert again.record.settings.rounds == 3
+    again.run(ends=job.ends)
+    assert json.loads((where / "confusion-2.json").read_text()) == before
+    assert json.loads((where / "confusion.json").read_text())["round"] == 3
+    assert open_job(tmp_path, job) is None
     assert [path.name for path in tmp_path.glob("*.exported-*")] == [f"{job.name}.exported-1"]
 
 

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -52,6 +53,16 @@ def test_jobs_run_side_by_side_and_only_once(tmp_path: Path) -> None:
     assert [p.state for p in again] == ["done"] * 2
     run_jobs(work, again, 2, lambda some: None)
     assert times(tmp_path) == before
+
+
+def test_a_job_keeps_what_a_shorter_study_of_its_directory_reads(tmp_path: Path) -> None:
+    (short,) = plan(find_study("ablation"), replace(tiny(1), arms=("FedRandom",)))
+    write_plan(tmp_path, "ablation", [short])
+    longer = replace(short, settings=short.settings.model_copy(update={"rounds": 2}))
+    work = write_plan(tmp_path, "cost", [longer])
+    run_jobs(work, look(work, work.jobs), 1, lambda some: None)
+    rounds = {file.name: json.loads(file.read_text())["round"] for file in tmp_path.glob("*/confusion*.json")}
+    assert rounds == {"confusion-1.json": 1, "confusion.json": 2}
 
 
 def test_killing_the_runner_ends_its_jobs_and_a_restart_goes_on(tmp_path: Path) -> None:

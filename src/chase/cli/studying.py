@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
@@ -272,26 +273,37 @@ def missing(progress: Iterable[Progress]) -> list[str]:
 
 
 def foreseen(progress: Iterable[Progress], chosen: Study) -> list[str]:
-    """What the data cannot give, scene by scene: told for every seed by its first job that is to run and asks."""
+    """What the data cannot give, scene by scene and seed by seed, told by jobs that are to run and ask for labels.
+
+    Notes of seeds that differ in nothing but numbers are one, with the numbers of the first of them.
+    """
     first: dict[str, dict[int, StudyJob]] = {}
+    seeds: dict[str, set[int]] = {}
     for p in progress:
+        seeds.setdefault(p.job.scene, set()).add(p.job.settings.seed)
         if p.state == "waiting" and p.job.settings.budget > 0:
             first.setdefault(p.job.scene, {}).setdefault(p.job.settings.seed, p.job)
     notes = []
     for scene, jobs in first.items():
-        said: dict[str, list[int]] = {}
+        said: dict[str, list[tuple[int, str]]] = {}
         for seed, job in jobs.items():
-            advice = f" (--rounds {rounds_for_a_request(chosen, job)} or more)" if job.settings.form == "cycles" else ""
             for text in shortages_of(job.settings):
-                said.setdefault(f"{text}{advice}", []).append(seed)
-        notes += [f"{scene}{of_seeds(seeds, len(jobs))}: {text}" for text, seeds in said.items()]
+                said.setdefault(re.sub(r"\d+", "", text), []).append((seed, text))
+        for alike in said.values():
+            job = jobs[alike[0][0]]
+            advice = f" (--rounds {rounds_for_a_request(chosen, job)} or more)" if job.settings.form == "cycles" else ""
+            notes.append(f"{scene}{about_seeds(alike, len(seeds[scene]))}{advice}")
     return notes
 
 
-def of_seeds(seeds: Sequence[int], total: int) -> str:
-    """Which seeds a note is about; nothing where it is all of them."""
-    named = "seed" if len(seeds) == 1 else "seeds"
-    return "" if len(seeds) == total else f", {named} {', '.join(map(str, seeds))}"
+def about_seeds(said: Sequence[tuple[int, str]], total: int) -> str:
+    """A note of one kind: of all seeds alike, or of the first, with the seeds for which it has other numbers."""
+    (seed, text), *others = said
+    if len(said) == total and len({each for _, each in said}) == 1:
+        return f": {text}"
+    more = ", ".join(str(other) for other, _ in others)
+    also = f" (in other numbers for seed{'s' if len(others) > 1 else ''} {more} too)" if others else ""
+    return f", seed {seed}: {text}{also}"
 
 
 class StudyProgress:

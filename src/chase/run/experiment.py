@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -218,10 +218,15 @@ class Experiment:
         """The home of the client that a person labels, made when it is first needed."""
         return open_home(self.record.path, self.world(), self.data, self.record.settings.page_client)
 
-    def run(self, on_round: Callable[[Metrics], None] = lambda metrics: None) -> list[Metrics]:
-        """All rounds that are left; returns the metrics of every round."""
+    def run(
+        self, on_round: Callable[[Metrics], None] = lambda metrics: None, ends: Sequence[int] = ()
+    ) -> list[Metrics]:
+        """All rounds that are left; returns the metrics of every round.
+
+        ``ends``: rounds whose confusion matrix is kept as that of the last one is.
+        """
         with self.record.held(), one_thread():
-            return self._run(on_round)
+            return self._run(on_round, ends)
 
     def _evaluation(self, engine: Engine, saved: Restored, home: Home | None) -> Evaluation:
         """How the model is scored: on the test set, on answers of people, or by an estimate from the labels."""
@@ -239,7 +244,7 @@ class Experiment:
             return Evaluation(settings, None, lambda weights: NO_ESTIMATE)
         return Evaluation(settings, None, LeaveOneOut(server, saved.checkpoint, net, data.train, settings.clients))
 
-    def _run(self, on_round: Callable[[Metrics], None]) -> list[Metrics]:
+    def _run(self, on_round: Callable[[Metrics], None], ends: Sequence[int]) -> list[Metrics]:
         record, data, settings = self.record, self.data, self.record.settings
         saved = restore(record, net_spec(settings, data))
         self.notes += [f"{problem}; continuing from the previous checkpoint" for problem in saved.problems]
@@ -249,7 +254,7 @@ class Experiment:
         evaluate = self._evaluation(engine, saved, home)
         try:
             with Loggers(record, self.notes) as loggers:
-                return run_rounds(engine, saved.server, evaluate, record, saved.checkpoint, loggers, on_round)
+                return run_rounds(engine, saved.server, evaluate, record, saved.checkpoint, loggers, on_round, ends)
         finally:
             engine.close()
             if home is not None:

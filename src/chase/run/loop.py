@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -42,6 +43,7 @@ from chase.run.scoring import Evaluation
 from chase.server.closed_form import make_server
 from chase.server.server import UNEVEN_SHARE, Server, new_start, present
 
+CONFUSION = "confusion.json"
 OnRound = Callable[[Metrics], None]
 
 
@@ -53,8 +55,9 @@ def run_rounds(
     checkpoint: Checkpoint,
     loggers: Loggers,
     on_round: OnRound = lambda metrics: None,
+    ends: Sequence[int] = (),
 ) -> list[Metrics]:
-    """All rounds that are left; returns the metrics of every round."""
+    """All rounds that are left; returns the metrics of every round. ``ends``: of which the confusion is kept too."""
     settings, past = record.settings, record.metrics
     counts = ClientCounts.resume(settings.clients, checkpoint.counts(), past[-1] if past else None)
     allotment = Allotment(settings.total_budget, counts)
@@ -89,22 +92,46 @@ def run_rounds(
             write_atomically(record.path / BEST, to_bytes({**server.to_arrays(), "round": np.array([round])}))
         if result.sums_lost:
             server.begin_anew()
+        if round in ends and round < settings.rounds:  # before the checkpoint: a kill does the round again
+            write_confusion(record.path / kept_as(round), round, evaluate, server)
         checkpoint.commit(round, server.to_arrays())
         past.append(metrics)
         loggers(metrics)
         on_round(metrics)
-    matrix = evaluate.confusion(server.weights) if past else None
-    if matrix is not None:
-        body = {"round": past[-1]["round"], "matrix": matrix, "quality": evaluate.quality(server.weights)}
-        keep_earlier(record.path / "confusion.json", body["round"])
-        write_atomically(record.path / "confusion.json", json.dumps(body).encode())
+    if past:
+        write_confusion(record.path / CONFUSION, past[-1]["round"], evaluate, server)
     return past
+
+
+def write_confusion(file: Path, round: int, evaluate: Evaluation, server: Server) -> None:
+    """What the model takes for what after a round, where that is measured."""
+    matrix = evaluate.confusion(server.weights)
+    if matrix is not None:
+        body = {"round": round, "matrix": matrix, "quality": evaluate.quality(server.weights)}
+        keep_earlier(file, round)
+        write_atomically(file, json.dumps(body).encode())
 
 
 def keep_earlier(file: Path, round: int) -> None:
     """``confusion.json`` of an earlier end becomes ``confusion-60.json``: a study of fewer rounds still reads it."""
     if file.is_file() and (before := json.loads(file.read_text(encoding="utf-8")).get("round", round)) < round:
-        file.replace(file.with_name(f"confusion-{before}.json"))
+        file.replace(file.with_name(kept_as(before)))
+
+
+def kept_as(round: int) -> str:
+    """Where the confusion matrix of an earlier end is."""
+    return f"confusion-{round}.json"
+
+
+def warned_before(record: Record, done: int) -> str:
+    """The first warning of an uneven average up to round ``done``; others, of rounds that are done again, are removed.
+
+    Earlier versions gave it again at every resume.
+    """
+    said = [note for note in record.notes if UNEVEN_SHARE in note]
+    first = next((note for note in said if (at := re.match(r"from round (\d+) on", note)) and int(at[1]) <= done), "")
+    record.add_notes([], [note for note in said if note != first])
+    return first
 
 
 def asks_nothing(record: Record, round: int) -> bool:
@@ -147,7 +174,7 @@ def restore(record: Record, spec: NetSpec, saved: Checkpoint | None = None) -> R
         server.restore(checkpoint.read_arrays(manifest.server))
     if server.weights.keys() != first.weights.keys():
         raise CheckpointError(f"{checkpoint.path} holds weights of another network than '{settings.net}'")
-    server.uneven = next((note for note in record.notes if UNEVEN_SHARE in note), "")
     done = 0 if manifest is None else manifest.round
     record.cut_after(done)
+    server.uneven = warned_before(record, done)
     return Restored(server, checkpoint, done, problems)

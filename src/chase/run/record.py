@@ -273,7 +273,10 @@ class Record:
     def notes(self) -> list[str]:
         """What the user should know of the run, so far."""
         path = self.path / NOTES
-        return list(json.loads(path.read_text(encoding="utf-8"))) if path.is_file() else []
+        try:
+            return list(json.loads(path.read_text(encoding="utf-8"))) if path.is_file() else []
+        except (OSError, ValueError, TypeError) as error:
+            raise RunDirectoryError(f"{path} cannot be read: {error}; remove it, nothing is computed from it") from None
 
     def add_notes(self, notes: Sequence[str], outdated: Sequence[str] = ()) -> None:
         """Keep what the user should know of the run, for its report; what is there already is not repeated.
@@ -284,7 +287,7 @@ class Record:
         kept = [note for note in known if note not in outdated]
         more = [note for note in dict.fromkeys(notes) if note not in kept]
         if more or kept != known:
-            write_atomically(self.path / NOTES, json.dumps([*kept, *more], indent=1).encode())
+            write_atomically(self.path / NOTES, json.dumps([*kept, *more], indent=1).encode(), durable=self.durable)
 
     def cut_after(self, round: int) -> None:
         """Drop all lines of rounds later than ``round``: they will be done again. Lines must lead up to it."""

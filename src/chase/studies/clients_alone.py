@@ -9,33 +9,45 @@ import numpy as np
 
 from chase.report.cells import NONE, Cell, number, with_interval
 from chase.report.client_results import client_accuracies
-from chase.report.runs import RunData
+from chase.report.runs import MethodRuns, RunData
 from chase.report.statistics import interval
 from chase.report.tables import ReportTable
 from chase.studies.overview import name_of_data
-from chase.studies.results import StudyResult
+from chase.studies.results import SceneResult, StudyResult
 from chase.studies.scene_tables import changed
 
 ROUNDS = (1, 2, 5, 10)
 """After which rounds it is told; in the first one clients have their initial labels only."""
 
-ALONE_NOTE = """Alone: every client trains a model of its own and joins none (ReCo, six seeds unless a row says
-otherwise). Own classes: accuracy on test samples in the client's own mix of classes, mean over clients; in round 1
-clients have their initial labels only. Mean EV: of the samples that they watched, of at most nine changes. Where the
-own classes are told apart, EV has little left to see, and what is still wrong, other clients' classes, it cannot see.
+ALONE_NOTE = """Here every client trains alone with CHASe, and no model is averaged (ReCo, settings of the preset). Own
+classes: accuracy on test samples in the client's own mix of classes, mean over clients; in round 1 clients have their
+initial labels only. Mean EV: of the samples that they watched; it counts changes from one local epoch to the next.
+Where a client tells its own classes apart, EV has little left to see. What the global model still gets wrong, classes
+of other clients, it cannot see.
 """
 
 
 def clients_alone(studies: Sequence[StudyResult]) -> ReportTable | None:
-    """A row per data set and round; None where no client was run alone under the settings of its preset."""
-    rows: list[list[Cell]] = []
+    """A row per data set and round; None where no client was run alone under the settings of its preset.
+
+    Of several studies of a data set the one with most runs counts.
+    """
+    found: dict[str, MethodRuns] = {}
     for result in studies:
         for scene in result.scenes if result.study.name == "isolated" else ():
-            own = [m for m in scene.methods if m.label == "isolated"]
-            if scene.finished and own and not changed(scene):
-                rows += [row_at(scene.data, own[0].runs, at) for at in ROUNDS if at in own[0].shared_rounds()]
+            own = [m for m in scene.methods if m.label == "isolated"] if scene.finished and as_preset(scene) else []
+            known = found.get(scene.data)
+            if own and (known is None or len(own[0].runs) > len(known.runs)):
+                found[scene.data] = own[0]
+    rows = [row_at(data, m.runs, at) for data, m in found.items() for at in ROUNDS if at in m.shared_rounds()]
     columns = ("data", "round", "seeds", "labels per client", "accuracy on own classes, %", "mean EV")
     return ReportTable(columns, rows) if rows else None
+
+
+def as_preset(scene: SceneResult) -> bool:
+    """Whether a scene has all data and the settings of its preset."""
+    settings = scene.jobs[0].settings
+    return settings.data_share == 1 and not settings.test_limit and not changed(scene)
 
 
 def row_at(data: str, runs: Sequence[RunData], at: int) -> list[Cell]:

@@ -23,7 +23,7 @@ from chase.run import comparison
 from chase.run.experiment import Experiment
 from chase.run.metrics import stop_reason
 from chase.run.record import LOCK, MAY_CHANGE, kernels_before
-from chase.studies.plan import StudyJob, StudyPlan, plans_in, read_plan
+from chase.studies.plan import StudyJob, StudyPlan, read_plan
 
 ORPHANED = 3
 
@@ -59,6 +59,8 @@ def is_done(directory: Path, job: StudyJob) -> bool:
 
 def put_aside(where: Path) -> None:
     """An exported run that is not done has no checkpoint: its lines are kept beside the run that begins again."""
+    if not (where / "metrics.jsonl.gz").is_file():
+        return
     aside = next(p for n in count(1) if not (p := where.with_name(f"{where.name}.exported-{n}")).exists())
     where.rename(aside)
 
@@ -70,25 +72,10 @@ def open_job(
     if is_done(directory, job):
         return None
     where = directory / job.name
-    if (where / "metrics.jsonl.gz").is_file():
-        put_aside(where)
+    put_aside(where)
     if not (where / "settings.toml").is_file():
         return Experiment.begin(job.settings, where, kernels and kernels_before(job.settings, kernels), own_forms)
     return Experiment.resume(where, {key: getattr(job.settings, key) for key in MAY_CHANGE})
-
-
-def stages(directory: Path, job: StudyJob) -> list[StudyJob]:
-    """The job as every shorter study of the directory wants it, then as its own does: each end leaves what is read.
-
-    An exported run that is too short goes aside first: it begins again, and stops at the shorter ends on its way.
-    """
-    if is_done(directory, job):
-        return []
-    if (directory / job.name / "metrics.jsonl.gz").is_file():
-        put_aside(directory / job.name)
-    beside = [other for plan in plans_in(directory) for other in plan.jobs if other.name == job.name]
-    shorter = {other.settings.rounds: other for other in beside if other.settings.rounds < job.settings.rounds}
-    return [*(shorter[rounds] for rounds in sorted(shorter)), job]
 
 
 def read_jobs(path: Path) -> StudyPlan:
@@ -115,14 +102,11 @@ def main() -> None:
     if sys.argv[3:] and sys.argv[3]:
         SENT[job.settings.data] = sys.argv[3]
     with locked(plan.directory / "locks" / name, wait=True):
-        notes: list[str] = []
-        for stage in stages(plan.directory, job):
-            experiment = open_job(plan.directory, stage, plan.kernels, plan.own_forms)
-            if experiment is not None:
-                experiment.run()
-                notes += experiment.notes
-        for note in dict.fromkeys(notes):
-            print(f"note: {note}", file=sys.stderr)
+        experiment = open_job(plan.directory, job, plan.kernels, plan.own_forms)
+        if experiment is not None:
+            experiment.run(ends=job.ends)
+            for note in experiment.notes:
+                print(f"note: {note}", file=sys.stderr)
 
 
 if __name__ == "__main__":

@@ -21,7 +21,7 @@ from chase.run.record import LOCK, kernels_before
 from chase.simulation.cluster import ClusterError, check_same, connect
 from chase.studies.cluster_job import JobOnNode, read_files, write_files
 from chase.studies.data_for_nodes import DataForNodes
-from chase.studies.job import failure_of, log_of
+from chase.studies.job import failure_of, log_of, put_aside
 from chase.studies.plan import StudyPlan
 from chase.studies.runner import Progress
 
@@ -87,6 +87,7 @@ class RunningOnRay:
         check_same(answer["node"], answer, kernels_before(self.progress.job.settings, self._plan.kernels))
         self.node, self._address, self._failing = answer["node_id"], answer["node"], 0.0
         if not answer["shared"]:
+            put_aside(self._run)  # here: on the node it would be lost with the node's copy
             try:
                 self._hold()
             except Held as error:

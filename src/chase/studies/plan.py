@@ -61,6 +61,8 @@ class StudyJob:
     """What it began with, a file by its whole path; plans of earlier versions do not say."""
     base: str = ""
     """A digest of the scene's settings without the arm's: all jobs of a scene have the same."""
+    ends: tuple[int, ...] = ()
+    """Rounds at which shorter studies of its directory end, which share its run: it keeps what they read of them."""
 
 
 def plan(study: Study, options: Options) -> list[StudyJob]:
@@ -205,12 +207,20 @@ def write_plan(directory: Path, study: str, jobs: Sequence[StudyJob]) -> StudyPl
                 f"{directory} holds '{job.scene}' with other settings: a file was edited, or two have one name; "
                 "results of both would be mixed, so choose another directory with --out"
             )
-    known |= {place_of(job): job for job in jobs}
+    known |= {place_of(job): replace(job, ends=ends_within(directory, job)) for job in jobs}
     kernels, own_forms = kernels_in(directory), own_forms_in(directory)
     computing = {"kernels": kernels, "own_forms": own_forms}
     body = {"format": FORMAT, "study": study, **computing, "jobs": [_to_json(job) for job in known.values()]}
     write_atomically(path, json.dumps(body, indent=1).encode())
     return StudyPlan(study, path, list(known.values()), kernels, own_forms)
+
+
+def ends_within(directory: Path, job: StudyJob) -> tuple[int, ...]:
+    """Where the studies of a directory that want fewer rounds of the same run end."""
+    rounds = {
+        other.settings.rounds for beside in plans_in(directory) for other in beside.jobs if other.name == job.name
+    }
+    return tuple(sorted(end for end in rounds if end < job.settings.rounds))
 
 
 def kernels_in(directory: Path) -> Kernels:
@@ -230,7 +240,7 @@ def place_of(job: StudyJob) -> tuple[int, str, str, int]:
 
 def _to_json(job: StudyJob) -> dict[str, Any]:
     plain = {"name": job.name, "part": job.part, "scene": job.scene, "arm": job.arm}
-    plain |= {"preset": job.preset, "base": job.base}
+    plain |= {"preset": job.preset, "base": job.base} | ({"ends": list(job.ends)} if job.ends else {})
     return plain | {"settings": job.settings.model_dump(exclude_defaults=True)}
 
 
@@ -253,7 +263,8 @@ def _from_json(entry: Mapping[str, Any], directory: Path) -> StudyJob:
     preset, base = (str(entry.get(key, "")) for key in ("preset", "base"))
     if (directory / preset).is_file():  # an exported plan has its files beside it
         preset = str(directory / preset)
-    return StudyJob(name, int(entry["part"]), scene, arm, settings, preset, base)
+    ends = tuple(int(end) for end in entry.get("ends", ()))
+    return StudyJob(name, int(entry["part"]), scene, arm, settings, preset, base, ends)
 
 
 def plans_in(directory: Path) -> list[StudyPlan]:

@@ -15,9 +15,9 @@ Column = tuple[str, int]
 """A data set and, where runs of several lengths were compared on it, the last round that counts; else 0."""
 
 GRID_NOTE = """Differences in points of accuracy, paired by seed, unless a row says otherwise; above 0 is what the claim
-says. **Holds** and **fails**: a test with at least six seeds decides. Open: the test does not decide. Early: fewer
-seeds than a test needs, and the interval lies on one side of 0. Intervals, p and seeds: below, under
-"Hypotheses and verdicts in detail".
+says. **Holds** and **fails**: a test with at least six seeds decides. Open: not decided. Early: fewer seeds than a test
+needs, and the interval lies on one side of 0. A dash: not claimed there, not run, or run with fewer than three seeds.
+Intervals, p and seeds: below, under "Hypotheses and verdicts in detail".
 """
 
 
