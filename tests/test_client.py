@@ -10,7 +10,7 @@ from support import Site, ids, small_settings
 
 from chase.annotation.annotator import Answer
 from chase.client.choose import choose
-from chase.client.context import Costs
+from chase.client.context import Costs, turn_metrics
 from chase.client.train import prepare_teachers, rest_and_watch
 from chase.core.errors import ClientError
 from chase.core.weights import digest
@@ -212,6 +212,21 @@ def test_alignment_is_skipped_in_the_first_turn_and_with_fewer_watched_than_a_ba
         found = prepare_teachers(site.context, state, site.order(4), costs)
         assert (found is not None) == prepared
         assert costs.inferences == (2 * state.watched.size if prepared else 0)
+        assert costs.split == (state.watched.size if prepared else 0)
+
+
+def test_a_turn_counts_the_easy_samples_that_alignment_told_apart() -> None:
+    """Of twelve watched samples two have EVs of 3 and 9, the others 0: the mean is 1, and ten are easy."""
+    site = chase()
+    watched = ids(*range(10, 22))
+    tracked = site.store.state.with_tracking(watched, np.array([3, 9] + [0] * 10), np.ones(12, dtype=np.int64))
+    costs = Costs()
+    state = replace(tracked, turn=3, local_weights=site.weights, watched=watched)
+    assert prepare_teachers(site.context, state, site.order(4), costs) is not None
+    assert (costs.easy, costs.split) == (10, 12)
+    said = turn_metrics(state, costs)
+    assert (said["easy_sum"], said["easy_count"]) == (10.0, 12.0)
+    assert "easy_count" not in turn_metrics(state, Costs())
 
 
 def test_random_selection_infers_nothing_at_all() -> None:

@@ -9,10 +9,11 @@ from support import final_weights, simulate, small_settings, timeless
 
 from chase.annotation.behaviour import Behaviour
 from chase.core.errors import DataError, RunDirectoryError, SettingsError
+from chase.core.messages import ClientUpdate
 from chase.data.resident import DataSet
 from chase.report.runs import read_run
 from chase.run.experiment import Experiment
-from chase.run.metrics import stop_reason
+from chase.run.metrics import easy_shares, stop_reason
 from chase.run.record import Record
 from chase.simulation.world import (
     PARTITIONS,
@@ -187,6 +188,16 @@ def test_ifal_counts_ties_and_fairfal_the_models_that_judged(digits: DataSet, tm
     assert "judged_by" not in fairfal[0]
     assert [sum(line["judged_by"].values()) for line in fairfal[1:]] == [4, 4]
     assert all(set(line["judged_by"]) <= {"global", "alone"} for line in fairfal[1:])
+
+
+def test_clients_that_align_tell_how_much_counts_as_easy(digits: DataSet, tmp_path: Path) -> None:
+    lines = run(tmp_path / "chase", digits, strategy="chase", rounds=3)
+    assert "easy_share" not in lines[0], "no client aligns in its first turn"
+    assert all(0 < line["easy_share"] <= line["easy_share_most"] <= 1 for line in lines[1:])
+    assert all("easy_share" not in line for line in run(tmp_path / "ev", digits, strategy="ev", rounds=3))
+    updates = [ClientUpdate(n, 1, {}, 3, {"easy_sum": easy, "easy_count": 10.0}) for n, easy in enumerate((2.0, 9.0))]
+    assert easy_shares([*updates, ClientUpdate(2, 1, {}, 3, {})]) == {"easy_share": 0.55, "easy_share_most": 0.9}
+    assert easy_shares([ClientUpdate(2, 1, {}, 3, {})]) == {}
 
 
 def test_picks_are_counted_with_those_that_ties_decided_and_by_class(digits: DataSet, tmp_path: Path) -> None:

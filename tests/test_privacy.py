@@ -17,7 +17,7 @@ from chase.models.net import get_weights
 from chase.simulation.world import split_among_clients
 
 COUNTS = {"labels", "inferences", "inferred_samples", "ev_sum", "ev_count", *(f"pool_{name}" for name in NAMES)}
-COUNTS |= {"picks", "ranked_picks", "chance_picks", "turn"}
+COUNTS |= {"picks", "ranked_picks", "chance_picks", "turn", "easy_sum", "easy_count"}
 SECONDS = {"seconds_select", "seconds_teachers", "seconds_train", "seconds_track"}
 AGREED = COUNTS | SECONDS | {"train_loss"}
 """All that a client may say of itself."""

@@ -14,6 +14,8 @@ from chase.report.runs import MethodRuns, RunData
 from chase.report.statistics import Difference
 from chase.report.tables import NONE, ReportTable
 from chase.settings import load
+from chase.studies.awakened import awakened_table, easy_then
+from chase.studies.beside_paper import beside_note, beside_paper, jump
 from chase.studies.campaign import CAMPAIGN, left
 from chase.studies.catalog import STUDIES, find_study
 from chase.studies.clients_alone import clients_alone
@@ -29,7 +31,17 @@ from chase.studies.hypothesis_tests import (
     groups_of,
     last_rounds,
 )
-from chase.studies.observations import above_even, above_half, most_willing, never_together, pull, pulled, zero_share
+from chase.studies.observations import (
+    above_even,
+    above_half,
+    awakenings,
+    most_willing,
+    never_together,
+    pull,
+    pulled,
+    woken_change,
+    zero_share,
+)
 from chase.studies.overview import MOST_NAMED, compared, conditions, evidence, main_table, three_sentences
 from chase.studies.plan import Options, StudyJob, plan
 from chase.studies.results import SceneResult, StudyResult
@@ -37,7 +49,6 @@ from chase.studies.verdict_grid import in_short
 from chase.studies.why_page import (
     LONGEST,
     accuracies,
-    beside_paper,
     drawings,
     missing,
     note_of,
@@ -378,14 +389,85 @@ def test_to_whose_classes_a_model_is_pulled_by_hand() -> None:
 
 
 def test_our_figures_stand_beside_those_of_the_paper() -> None:
+    """Values of one round are the same in all of a run but the first, so every mean of five rounds is that value."""
     groups = [
         group("FedRandom", "equal", [0.88, 0.9], length=60),
+        group("EV", "equal", [0.9], length=60, image_size=32),
         group("EV", "labelled", [0.7], length=60),
-        group("EV", "equal", [0.9], length=60, image_size=64),
+        group("EV", "labelled", [0.6, 0.8], length=76),
+        group("CHASe, all-global", "labelled", [0.885], length=60),
+        group("EV", "labelled", [0.9], length=49),
+        group("EV", "labelled", [0.9], length=60, data_share=0.5),
+        group("no labels", "labelled", [0.9], length=60),
     ]
-    first, second = beside_paper(groups).texts
-    assert first == ["MNIST", "equal weights", "FedRandom", "2", "60", "89.0\\*", "75.0", "86.5"]
-    assert second == ["MNIST", "weights by labels", "EV", "1", "60", "70.0", "78.9", "87.8"]
+    table = beside_paper(groups)
+    assert list(table.columns[3:]) == ["seeds", "50", "60", "75", "76", "100", "125", "150", "175", "200", "jump"]
+    dashes = ["–"] * 5
+    assert [[row[1], row[2], row[3], *row[4:9]] for row in table.texts] == [
+        ["*the paper*", "FedRandom", "3", "75.0", "–", "78.7", "–", "80.6"],
+        ["*the paper*", "EV", "3", "78.9", "–", "82.2", "–", "83.8"],
+        ["*the paper*", "CHASe", "3", "79.6", "–", "82.2", "–", "84.0"],
+        ["weights by labels", "CHASe, all-global", "1", "88.5\\*", "88.5\\*", *dashes[:3]],
+        ["weights by labels", "EV", "2", "70.0", "70.0", "70.0", "70.0", "–"],
+        ["equal weights", "FedRandom", "2", "89.0\\*", "89.0\\*", *dashes[:3]],
+        ["equal weights, 32x32 pixels", "EV", "1", "90.0\\*", "90.0\\*", *dashes[:3]],
+    ]
+    assert all(row[9:] == [*dashes[:4], "0.0"] for row in table.texts[3:])
+
+
+def test_how_much_the_accuracy_jumps_by_hand() -> None:
+    """Between 50 and 60 % in every round, or from 50 by one point once in twenty rounds."""
+    steady = replace(group("EV", "equal", [0.5], length=60), method=MethodRuns("EV", [run_of([0.5] * 59 + [0.51], 0)]))
+    jumps = replace(group("EV", "shuffled", [0.5], length=60), method=MethodRuns("EV", [run_of([0.5, 0.6] * 30, 0)]))
+    assert (jump(steady.method.runs), jump(jumps.method.runs)) == pytest.approx((0.05, 10.0))
+    assert [row[-1] for row in beside_paper([steady, jumps]).texts] == ["–", "0.1", "10.0"]
+    assert "10.0 points with shuffled weights and 0.1 with equal weights" in beside_note([steady, jumps]).replace(
+        "\n", " "
+    )
+    assert "shuffled weights" not in beside_note([steady])
+    assert "shuffled weights" not in beside_note([steady, replace(jumps, method=steady.method)]), "as steady as others"
+
+
+def falling(accuracies: list[float], dormant: list[int], easy: list[float] | None = None) -> RunData:
+    run = run_of(accuracies, 0, "chase")
+    lines = [{**line, "pools": {"dormant": some}} for line, some in zip(run.metrics, dormant, strict=True)]
+    if easy is not None:
+        lines = [{**line, "easy_share_most": share} for line, share in zip(lines, easy, strict=True)]
+    return replace(run, metrics=lines, settings={**run.settings, "data": "cifar10"})
+
+
+def test_how_accuracy_changes_when_frozen_samples_awaken_by_hand() -> None:
+    """Samples awaken in rounds 5 and 6, which is one awakening, and in round 10, too late to have rounds after it."""
+    dormant = [0, 10, 20, 30, 25, 20, 40, 50, 60, 55]
+    run = falling([0.1, 0.4, 0.5, 0.6, 0.3, 0.2, 0.4, 0.5, 0.5, 0.5], dormant)
+    assert awakenings(run) == [4, 9]
+    assert woken_change(run) == pytest.approx(100 * ((0.3 + 0.2 + 0.4) / 3 - (0.4 + 0.5 + 0.6) / 3))
+    assert np.isnan(woken_change(run_of([0.1] * 9, 0))), "nothing was frozen"
+    assert awakenings(run_of([0.1] * 9, 0)) == []
+    early = falling([0.1, 0.2, 0.3, 0.4, 0.5, 0.6], [9, 8, 9, 9, 9, 9])
+    assert np.isnan(woken_change(early)), "fewer than three rounds before it"
+
+
+def test_the_page_tells_what_awakened_samples_cost() -> None:
+    settings = load("cifar10", {}).model_dump()
+    dormant = [0, 10, 20, 30, 25, 20, 40, 50]
+    falls, stays = [0.1, 0.4, 0.5, 0.6, 0.3, 0.2, 0.4, 0.5], [0.1, 0.4, 0.5, 0.6, 0.6, 0.6, 0.6, 0.6]
+    runs = [falling(falls, dormant, [0.0, 0.5, 0.5, 0.6, 1.0, 0.9, 0.4, 0.6]) for _ in range(2)]
+    groups = [
+        Group("CHASe", settings, MethodRuns("CHASe", runs)),
+        Group("EV", settings, MethodRuns("EV", [falling(stays, dormant)])),
+        Group("FedRandom", settings, MethodRuns("FedRandom", [run_of(stays, 0)])),
+    ]
+    rows = awakened_table(groups).texts
+    assert [row[2:] for row in rows] == [
+        ["CHASe", "8", "2", "1.0", "-20.0 (-20.0 to -20.0)"],
+        ["EV", "8", "1", "1.0", "–"],
+    ]
+    assert "95 % of the watched samples" in easy_then(groups), "in rounds 5 and 6"
+    assert "and 52 % in other rounds" in easy_then(groups), "the mean of 0.5, 0.5, 0.6, 0.4 and 0.6"
+    assert easy_then(groups[1:]) == "", "not recorded"
+    (found,) = compare(groups, hypothesis_of("H25"), "cifar10")
+    assert found.difference.values.tolist() == pytest.approx([30.0])
 
 
 def test_the_page_leads_with_what_holds_and_names_what_is_missing(tmp_path: Path) -> None:
@@ -404,7 +486,7 @@ def test_the_page_leads_with_what_holds_and_names_what_is_missing(tmp_path: Path
     assert first.startswith("In short")
     row = "| H1 | bought labels do harm where clients are weighted by labels | no labels minus random | +10.0 early |"
     assert row in first.splitlines()
-    assert "H1, H2, H3, H4, H5, H8, H10, H11, H12, H17 on CIFAR-10" in first
+    assert "H1, H2, H3, H4, H5, H8, H10, H11, H12, H17, H25, H26, H27, H28 on CIFAR-10" in first
     assert "Not finished yet: EV" in text
     assert "The pull was found" not in text, "nothing is said to be found that does not hold"
     assert {file.name for file in figures} >= {"why-page-mnist-accuracy-12.svg", "why-page-mnist-largest-share.svg"}

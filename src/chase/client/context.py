@@ -31,6 +31,10 @@ class Costs:
     """Those of the ranked that the tie-break decided."""
     judges: dict[str, int] = field(default_factory=dict)
     """Requests that each model decided, of strategies that choose between two."""
+    split: int = 0
+    """Watched samples that alignment told apart into easy and hard ones."""
+    easy: int = 0
+    """The easy ones of them."""
     inferred: list[SampleIds] = field(default_factory=list)
     stopwatch: Stopwatch = field(default_factory=Stopwatch)
 
@@ -74,6 +78,8 @@ def turn_metrics(state: ClientState, costs: Costs) -> dict[str, float]:
             "second_opinions": float(state.opinions),
             "second_opinions_waiting": float(state.opinions_waiting),
         }
+    if costs.split:
+        metrics |= {"easy_sum": float(costs.easy), "easy_count": float(costs.split)}
     metrics |= {f"{JUDGED_BY}{model}": float(count) for model, count in costs.judges.items()}
     metrics |= {f"pool_{name}": float(size) for name, size in state.pools.sizes().items()}
     return metrics | {f"seconds_{phase}": seconds for phase, seconds in costs.stopwatch.seconds.items()}

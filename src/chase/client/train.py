@@ -59,6 +59,7 @@ def prepare_teachers(context: ClientContext, state: ClientState, order: RoundOrd
         costs.inferences += 2 * state.watched.size
         costs.inferred.append(state.watched)
         easy = easy_samples(state.ev_of(state.watched))
+        costs.split, costs.easy = int(easy.size), int(easy.sum())
         return prepare_alignment(
             local_outputs, global_outputs, easy, str(settings.align), settings.tau, settings.align_on
         )

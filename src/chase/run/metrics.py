@@ -27,6 +27,11 @@ TRAIN_LOSS = "train_loss"
 """In a line of a run that trains a network, where clients tell it: see ``mean_loss``."""
 
 
+EASY_SHARE, EASY_MOST = "easy_share", "easy_share_most"
+"""In a line of a run whose clients align: of the samples that they watched, the share that counted as easy, over all
+clients and at the client where it was largest."""
+
+
 MAIN_KEYS = {"accuracy": "test_accuracy", "macro-f1": "macro_f1", "balanced-accuracy": "per_class", "auc": "auc"}
 """What a line of metrics has the values of ``main_metric`` under."""
 
@@ -97,10 +102,20 @@ def round_metrics(round: int, updates: Sequence[ClientUpdate], counts: ClientCou
         "picks": picks,
         "picks_by_chance": by_chance if ranked else None,
         "took_part": len(updates),
+        **easy_shares(updates),
         **judged_by(updates),
         **mean_loss(updates),
         **counts.metrics(),
     }
+
+
+def easy_shares(updates: Sequence[ClientUpdate]) -> Metrics:
+    """How many of the watched samples counted as easy; nothing where no client aligned any."""
+    split = [(u.metrics["easy_sum"], u.metrics["easy_count"]) for u in updates if u.metrics.get("easy_count")]
+    if not split:
+        return {}
+    easy, count = (sum(column) for column in zip(*split, strict=True))
+    return {EASY_SHARE: easy / count, EASY_MOST: max(some / of for some, of in split)}
 
 
 def judged_by(updates: Sequence[ClientUpdate]) -> Metrics:

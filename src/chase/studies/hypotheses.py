@@ -12,7 +12,7 @@ from typing import Any
 
 from chase.report.runs import RunData
 from chase.studies.few_labels import FEW, MANY, SMALL
-from chase.studies.observations import above_even, above_half, pull
+from chase.studies.observations import above_even, above_half, pull, woken_change
 
 Changed = Mapping[str, Any]
 
@@ -94,6 +94,7 @@ CODE = "What the authors' code does differently"
 INPUTS = "What the scale of the inputs does"
 SIGHT = "What EV can see"
 PULL = "To whose classes the model is pulled"
+WAKING = "What happens when frozen samples awaken"
 
 
 def _on(question: str, *hypotheses: Hypothesis) -> tuple[Hypothesis, ...]:
@@ -333,7 +334,31 @@ _PULL = _on(
         difference="pull with weights by labels minus pull with equal weights",
     ),
 )
-HYPOTHESES = (*_LABELS, *_SELECTION, *_ALIGNMENT, *_CODE, *_INPUTS, *_SIGHT, *_PULL)
+
+
+def _waking(key: str, better: str, name: str, weights: str, settings: Changed) -> Hypothesis:
+    """Where mu is 1: the paper's split against an arm that freezes and awakens as much."""
+    return Hypothesis(
+        key,
+        f"When frozen samples awaken, CHASe with the paper's easy and hard split at mu = 1 loses accuracy against "
+        f"{name}, {weights}",
+        f"awakened samples cost CHASe accuracy against {name} with {weights}",
+        Where(better, settings),
+        Where(CHASE, settings),
+        ("cifar10",),
+        woken_change,
+        difference=f"change of {name} minus change of CHASe",
+    )
+
+
+_WAKING = _on(
+    WAKING,
+    _waking("H25", EV, "EV", "weights by labels", NONE_CHANGED),
+    _waking("H26", ALL_GLOBAL, "all-global alignment", "weights by labels", NONE_CHANGED),
+    _waking("H27", EV, "EV", "equal weights", EQUAL),
+    _waking("H28", ALL_GLOBAL, "all-global alignment", "equal weights", EQUAL),
+)
+HYPOTHESES = (*_LABELS, *_SELECTION, *_ALIGNMENT, *_CODE, *_INPUTS, *_SIGHT, *_PULL, *_WAKING)
 """In the order of the page."""
 
 

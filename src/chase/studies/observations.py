@@ -1,14 +1,16 @@
-"""What EV can see, and to whose classes the global model is pulled.
+"""What EV can see, to whose classes the global model is pulled, and what happens when frozen samples awaken.
 
-How often EV had nothing to tell candidates apart by, where the global model errs, and how often it takes samples for
-classes of the clients that label most.
+How often EV had nothing to tell candidates apart by, where the global model errs, how often it takes samples for
+classes of the clients that label most, and how its accuracy changes when clients awaken what they had frozen.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
-from chase.report.runs import RunData
+from chase.report.runs import RunData, accuracy
 from chase.studies.findings import settled_share
 
 
@@ -77,3 +79,35 @@ def above_even(run: RunData) -> float:
     """Points by which errors between classes that no client holds together lie above their share of all pairs."""
     errors, pairs = never_together(run)
     return errors - pairs
+
+
+SPAN = 3
+"""Rounds before and from an awakening over which the accuracy is taken."""
+
+
+def fewer_dormant(run: RunData) -> list[int]:
+    """The places of the rounds in which the dormant samples became fewer."""
+    dormant = np.array([line.get("pools", {}).get("dormant", 0) for line in run.metrics])
+    return [int(at) + 1 for at in np.flatnonzero(np.diff(dormant) < 0)]
+
+
+def awakenings(run: RunData) -> list[int]:
+    """Those of these places that have no other shortly before them."""
+    fewer = fewer_dormant(run)
+    return [at for at in fewer if not any(at - SPAN <= other < at for other in fewer)]
+
+
+def change_at(run: RunData, places: Sequence[int]) -> float:
+    """Points by which the accuracy of ``SPAN`` rounds from each place on differs from as many before, on average.
+
+    NaN where no place has as many rounds before and after it.
+    """
+    values = accuracy(run)
+    whole = [at for at in places if SPAN <= at <= values.size - SPAN]
+    changes = [float(values[at : at + SPAN].mean() - values[at - SPAN : at].mean()) for at in whole]
+    return float(np.mean(changes)) if changes else float("nan")
+
+
+def woken_change(run: RunData) -> float:
+    """Points by which the accuracy changes when clients awaken frozen samples."""
+    return change_at(run, awakenings(run))

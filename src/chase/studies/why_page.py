@@ -15,7 +15,8 @@ from chase.report.requests_section import chance_share, evenness
 from chase.report.runs import RunData
 from chase.report.statistics import interval
 from chase.report.tables import ReportTable
-from chase.studies import paper
+from chase.studies.awakened import AWAKENED_FOUND, AWAKENED_NOTE, awakened_table, easy_then
+from chase.studies.beside_paper import beside_note, beside_paper
 from chase.studies.campaign import CAMPAIGN, left
 from chase.studies.clients_alone import ALONE_NOTE, clients_alone
 from chase.studies.figures import Drawing, chance_picks, class_balance, largest_share, zero_ev_picks
@@ -75,7 +76,8 @@ def why_page(studies: Sequence[tuple[Path, StudyResult]], root: Path) -> tuple[s
     ]
     results = [result for _, result in studies]
     parts = [HEAD, in_short(found), *ev_sections(found, groups, results), *pull_section(found, groups)]
-    parts += [NOT_CONTROLLED, *section("Beside the paper's figures", beside_paper(groups), BESIDE_NOTE)]
+    parts += awakened_section(found, groups)
+    parts += [NOT_CONTROLLED, *section("Beside the paper's figures", beside_paper(groups), beside_note(groups))]
     parts += ["## Accuracy\n", *shown, "## In detail\n"]
     lengths = LENGTHS_NOTE if any(f.several for f in found) else ""
     tables = {
@@ -88,7 +90,7 @@ def why_page(studies: Sequence[tuple[Path, StudyResult]], root: Path) -> tuple[s
     return "\n".join(part for part in [*parts, missing(results)] if part), figures
 
 
-LONGEST = 24
+LONGEST = 32
 """Rows of a table that is shown at once."""
 
 
@@ -114,6 +116,12 @@ def pull_section(found: Sequence[Finding], groups: Sequence[Group]) -> list[str]
     """To whose classes the model is pulled."""
     note = note_of(found, PULLED_NOTE, PULLED_FOUND, {"H22", "H23", "H24"})
     return section("To whose classes the model is pulled", pulled_table(groups), note)
+
+
+def awakened_section(found: Sequence[Finding], groups: Sequence[Group]) -> list[str]:
+    """What happens when frozen samples awaken."""
+    note = note_of(found, AWAKENED_NOTE, AWAKENED_FOUND + easy_then(groups), {"H25", "H26"}, "cifar10")
+    return section("What happens when frozen samples awaken", awakened_table(groups), note)
 
 
 PICKS_NOTE = """By chance: the score of what was asked for was tied with samples that were not. EV of 0: the prediction
@@ -149,7 +157,8 @@ VERDICTS_NOTE = (
         for question in dict.fromkeys(h.question for h in HYPOTHESES)
     )
     + """. They were fixed when digits (H6, H7) and MNIST were known, MNIST with six seeds for weights by labels and
-three for equal weights, and nothing of CIFAR-10 with this version; H22 to H24 came later."""
+three for equal weights, and nothing of CIFAR-10 with this version; H22 to H28
+came later."""
 )
 LENGTHS_NOTE = """ Where a hypothesis stands at several rounds it has as many chances of a false finding, and runs that
 were continued are the same runs: what is found at both rounds is not found twice independently. A hypothesis that has
@@ -193,9 +202,9 @@ def holding(found: Sequence[Finding], keys: set[str], data: str) -> str:
     return f"round {held[0]}" if len(held) == 1 else f"rounds {', '.join(held[:-1])} and {held[-1]}"
 
 
-def note_of(found: Sequence[Finding], text: str, said: str, keys: set[str]) -> str:
-    """What a table means, and what was found in it on MNIST, at which rounds, where all of these hypotheses hold."""
-    at = holding(found, keys, "mnist")
+def note_of(found: Sequence[Finding], text: str, said: str, keys: set[str], data: str = "mnist") -> str:
+    """What a table means, and what was found in it on a data set, at which rounds, where all these hypotheses hold."""
+    at = holding(found, keys, data)
     return (text + said.format(at=at) if at else text) + "\n"
 
 
@@ -262,27 +271,6 @@ def pulled_table(groups: Sequence[Group]) -> ReportTable:
             means = [mean_of(list(column)) for column in zip(*known, strict=True)]
             rows.append([*place_of(group), number(group.rounds, 0), len(known), *means])
     return ReportTable(("data", "conditions", "arm", "round", "seeds", *PULLED), rows, text_columns=3)
-
-
-BESIDE_NOTE = """The paper's figures are of its three seeds and of one round, in its text with weights by labels, in its
-code with label counts in another order than the models. Marked \\*: passes the paper's figure of round 200.
-"""
-
-
-def beside_paper(groups: Sequence[Group]) -> ReportTable:
-    """Arms that the paper has, under its conditions or other client weights, beside its first and last figures."""
-    first, last = paper.ROUNDS[0], paper.ROUNDS[-1]
-    rows: list[list[Cell]] = []
-    for group in groups:
-        theirs = paper.accuracy(str(group.settings["data"]), group.arm)
-        if theirs and group.changed.keys() <= {"client_weights"} and group.settings["behaviour"] == "ReCo":
-            mean = float(np.mean(of_last_rounds(group)))
-            ours = f"{mean:.1f}{chr(92) + '*' if mean > theirs[last] else ''}"
-            seeds = len(group.method.runs)
-            theirs_too = [number(theirs[at], 1) for at in (first, last)]
-            rows.append([*place_of(group), seeds, number(group.rounds, 0), ours, *theirs_too])
-    columns = ("data", "conditions", "arm", "seeds", "round", "ours, %", f"paper, {first}", f"paper, {last}")
-    return ReportTable(columns, rows, text_columns=3)
 
 
 def accuracies(groups: Sequence[Group]) -> ReportTable:
