@@ -268,7 +268,7 @@ def test_tables_by_hand() -> None:
 def test_the_table_at_the_top_is_over_the_seeds_that_all_arms_of_a_row_have() -> None:
     groups = [
         group("FedRandom", "labelled", [0.5, 0.7, 0.9], length=60),
-        group("EV", "labelled", [0.6, 0.8], length=60),
+        replace(group("EV", "labelled", [0.6, 0.8], length=60), planned=3),
         group("FedRandom", "equal", [0.9], length=60, image_size=64, partition="shards-reference"),
         group("FedRandom", "labelled", [0.1], length=5),
     ]
@@ -282,6 +282,9 @@ def test_the_table_at_the_top_is_over_the_seeds_that_all_arms_of_a_row_have() ->
     assert theirs[1:5] == ["equal weights, 64x64 pixels, shared shards", "60", "1", "90.0"]
     words = "*the paper* (weights by labels in its text, another order in its code)"
     assert paper == ["MNIST", words, "50", "3", "75.0", "78.9", "79.6", NONE, NONE]
+    fewer = main_table([groups[0], replace(groups[1], planned=2)])
+    assert fewer is not None
+    assert fewer.texts[0][3] == "2", "no more are wanted of EV"
     assert main_table(groups[3:]) is None, "five rounds say nothing of accuracy"
     longer = main_table([group("EV", "labelled", [0.6, 0.8], length=200), *groups])
     assert longer is not None
@@ -468,6 +471,21 @@ def test_the_page_tells_what_awakened_samples_cost() -> None:
     assert easy_then(groups[1:]) == "", "not recorded"
     (found,) = compare(groups, hypothesis_of("H25"), "cifar10")
     assert found.difference.values.tolist() == pytest.approx([30.0])
+
+
+def test_an_arm_of_two_studies_stands_once_with_most_of_its_runs() -> None:
+    """Study ablation wants two seeds of random selection, study authors one of them; they share their runs."""
+    runs = [replace(run_of([0.1, *[0.5] * 11], seed), path=Path(f"seed{seed}")) for seed in range(2)]
+    results = []
+    for name, seeds, changes in (("authors", 1, {}), ("ablation", 2, {"normalisation": "statistics"})):
+        options = Options(("cifar10",) if changes else (), ("FedRandom",), 12, seeds, changes=changes)
+        jobs = [job for job in plan(find_study(name), options) if job.arm == "FedRandom"][-seeds:]
+        some, done = MethodRuns("FedRandom", runs[:seeds]), frozenset(job.name for job in jobs)
+        scene = SceneResult(STUDIES[name], STUDIES[name].parts[-1], jobs[0].scene, jobs, [some], done)
+        results.append(StudyResult(STUDIES[name], [scene], seeds, seeds))
+    for order in (results, results[::-1]):
+        (only,) = groups_of(order)
+        assert (len(only.method.runs), only.planned) == (2, 2)
 
 
 def test_the_page_leads_with_what_holds_and_names_what_is_missing(tmp_path: Path) -> None:

@@ -119,7 +119,10 @@ class Group:
 
 
 def groups_of(studies: Sequence[StudyResult]) -> list[Group]:
-    """Every arm with a finished run, of every scene of the studies that the page reads; none stands twice."""
+    """Every arm with a finished run, of every scene of the studies that the page reads.
+
+    None stands twice, nor beside one that has the same runs and more.
+    """
     found: dict[tuple[Any, ...], Group] = {}
     for result in studies:
         for scene in result.scenes if result.study.name in STUDIES_READ else ():
@@ -131,7 +134,12 @@ def groups_of(studies: Sequence[StudyResult]) -> list[Group]:
                     group = Group(method.label, own, method, changed(scene), seeds)
                     runs = tuple(run.path.name for run in method.runs)
                     found.setdefault((method.label, runs, group.rounds), group)
-    return list(found.values())
+    more = [(label, set(runs), rounds) for label, runs, rounds in found]
+    return [
+        group
+        for (label, runs, rounds), group in found.items()
+        if not any(label == other and rounds == end and set(runs) < some for other, some, end in more)
+    ]
 
 
 def candidates(groups: Sequence[Group], data: str, where: Where) -> list[Group]:

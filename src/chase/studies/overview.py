@@ -95,7 +95,7 @@ def scene_row(data: str, words: str, rounds: int, groups: Sequence[Group]) -> li
         runs = [r for r in by_arm[arm].method.runs if r.seed in shared or not shared] if arm in by_arm else []
         values = np.array([last_rounds(run, rounds) for run in runs])
         cells.append(with_interval(interval(values).within(0, 100)) if runs else NONE)
-    wanted = max(group.planned for group in groups)
+    wanted = min(group.planned for group in by_arm.values())
     seeds = f"{len(shared)} of {wanted}" if len(shared) < wanted else str(wanted)
     return [name_of_data(data), words, str(rounds), seeds if shared else "differ", *cells]
 
