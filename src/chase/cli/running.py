@@ -30,6 +30,7 @@ from chase.report.runs import read_run
 from chase.run.comparison import is_comparison, method_changes, plan_arms, read_arms
 from chase.run.experiment import Experiment
 from chase.run.metrics import ESTIMATE_MEANS, main_value, stop_reason
+from chase.run.record import Record
 from chase.simulation.recommended import values_of
 from chase.simulation.world import with_all_owners
 
@@ -173,6 +174,16 @@ def resume(
     go(Experiment.resume(directory, changes), as_json, page_port, annotators(annotator or [])[1])
 
 
+def ends_of_studies(record: Record) -> tuple[int, ...]:
+    """Rounds of which a run that studies share keeps the confusion matrix: those at which shorter studies end."""
+    directory = record.path.absolute().parent
+    if not any(directory.glob("*.study.json")):
+        return ()
+    from chase.studies.plan import ends_within  # only here: plans take a moment to import
+
+    return ends_within(directory, record.path.absolute().name, record.settings.rounds)
+
+
 def go(experiment: Experiment, as_json: bool, page_port: int = PORT, people: Sequence[str] = ()) -> None:
     """Run what is left with live progress, then show the outcome."""
     record = experiment.record
@@ -188,7 +199,7 @@ def go(experiment: Experiment, as_json: bool, page_port: int = PORT, people: Seq
                 if not stop_reason(record.settings, [metrics]):
                     wait_for_people()
 
-            metrics = experiment.run(after_round)
+            metrics = experiment.run(after_round, ends_of_studies(record))
     except KeyboardInterrupt:
         again, saved = shlex.quote(str(record.path)), experiment.saved_rounds
         rounds = "1 round is saved" if saved == 1 else f"{saved} rounds are saved"

@@ -27,17 +27,21 @@ from chase.core.errors import SettingsError
 from chase.core.text import split_list
 from chase.report.cells import Cell
 from chase.report.tables import ReportTable, duration
+from chase.run.loop import CONFUSION, kept_as, round_of
 from chase.studies import recommend
 from chase.studies.catalog import all_studies, find_study
 from chase.studies.estimate import shortages_of
 from chase.studies.job import is_done
+from chase.studies.places import run_place
 from chase.studies.plan import (
     Options,
     StudyJob,
     StudyPlan,
     kernels_in,
+    place_of,
     plan,
     plan_file,
+    read_plan,
     rounds_for_a_request,
     write_plan,
 )
@@ -136,7 +140,7 @@ def study(
         show_plan(planned, workers, as_json, chosen)
         return
     progress = look(planned, wanted)  # before anything is written: the data may not be there
-    notes = foreseen(progress, chosen)
+    notes = [*foreseen(progress, chosen), *not_kept(planned, progress)]
     start: Callable[[StudyPlan, Progress], RunningJob] = Running
     connect = jobs_on(on, address)
     if connect is not None:
@@ -160,7 +164,10 @@ def finished_beside(chosen: Study, options: Options, out: Path) -> list[StudyJob
     if not options.arms:
         return []
     others = plan(chosen, replace(options, arms=()))
-    return [job for job in others if job.arm not in options.arms and is_done(out, job)]
+    file = plan_file(out, chosen.name)
+    known = {place_of(job) for job in read_plan(file).jobs} if file.is_file() else set()
+    beside = [job for job in others if job.arm not in options.arms and place_of(job) not in known]
+    return [job for job in beside if is_done(out, job)]
 
 
 def finish(work: StudyPlan, progress: Sequence[Progress], as_json: bool, notes: Sequence[str] = ()) -> None:
@@ -278,9 +285,7 @@ def foreseen(progress: Iterable[Progress], chosen: Study) -> list[str]:
     Notes of seeds that differ in nothing but numbers are one, with the numbers of the first of them.
     """
     first: dict[str, dict[int, StudyJob]] = {}
-    seeds: dict[str, set[int]] = {}
     for p in progress:
-        seeds.setdefault(p.job.scene, set()).add(p.job.settings.seed)
         if p.state == "waiting" and p.job.settings.budget > 0:
             first.setdefault(p.job.scene, {}).setdefault(p.job.settings.seed, p.job)
     notes = []
@@ -292,17 +297,37 @@ def foreseen(progress: Iterable[Progress], chosen: Study) -> list[str]:
         for alike in said.values():
             job = jobs[alike[0][0]]
             advice = f" (--rounds {rounds_for_a_request(chosen, job)} or more)" if job.settings.form == "cycles" else ""
-            notes.append(f"{scene}{about_seeds(alike, len(seeds[scene]))}{advice}")
+            notes.append(f"{scene}{about_seeds(alike, len(jobs))}{advice}")
     return notes
 
 
+def not_kept(work: StudyPlan, progress: Iterable[Progress]) -> list[str]:
+    """Which finished jobs have no confusion matrix of their last round, because their run had gone past it before."""
+    gone: dict[int, int] = {}
+    for p in progress:
+        rounds = p.job.settings.rounds
+        if p.state == "done" and p.rounds > rounds:
+            place = run_place(work.directory, p.job.name, rounds)
+            if (place / CONFUSION).is_file() and not (place / kept_as(rounds)).is_file():
+                gone[rounds] = gone.get(rounds, 0) + (round_of(place / CONFUSION) != rounds)
+    return [
+        f"{count} of the runs had gone past round {rounds} before this study wanted it, so what their models took for "
+        f"what after it was not kept: figures of errors and of the pull leave them out (with another --out they have "
+        f"it, and begin again)"
+        for rounds, count in gone.items()
+        if count
+    ]
+
+
 def about_seeds(said: Sequence[tuple[int, str]], total: int) -> str:
-    """A note of one kind: of all seeds alike, or of the first, with the seeds for which it has other numbers."""
+    """A note of one kind: of all seeds that are to run, or of the first, with the others for which it holds too."""
     (seed, text), *others = said
-    if len(said) == total and len({each for _, each in said}) == 1:
+    alike = len({each for _, each in said}) == 1
+    if len(said) == total and alike:
         return f": {text}"
     more = ", ".join(str(other) for other, _ in others)
-    also = f" (in other numbers for seed{'s' if len(others) > 1 else ''} {more} too)" if others else ""
+    how = "" if alike else "in other numbers "
+    also = f" ({how}for seed{'s' if len(others) > 1 else ''} {more} too)" if others else ""
     return f", seed {seed}: {text}{also}"
 
 

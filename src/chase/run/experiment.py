@@ -31,7 +31,7 @@ from chase.run.estimate import NO_ESTIMATE, LeaveOneOut
 from chase.run.loggers import Loggers, need_loggers
 from chase.run.loop import Restored, restore, run_rounds
 from chase.run.metrics import Metrics
-from chase.run.record import Record, kernels_before
+from chase.run.record import Record, kernels_before, write_notes
 from chase.run.scoring import Evaluation, TestSet
 from chase.server.closed_form import ClosedFormServer
 from chase.server.server import new_start
@@ -161,10 +161,6 @@ class Experiment:
         computing = kernels_for(settings, data, kernels, own_forms)
         rehearse(World.of(with_kernels(settings, computing), data, parts), start)
         card = ModelCard.of(net_spec(settings, data), data)
-        record = Record.create(out, settings, card.to_json(), kernels=kernels, own_forms=own_forms)
-        record.kernels = computing
-        data_check.keep(out, settings, data)
-        write_atomically(out / "coverage.json", json.dumps(table.to_json()).encode())
         notes = [
             *data.problems,
             *(oddities(data, settings.annotator == "page") if data.train_names is not None else ()),
@@ -172,7 +168,14 @@ class Experiment:
             *warnings(table, settings.batch_size),
             *shortages(settings, table),
         ]
-        record.add_notes(notes)
+
+        def account(path: Path) -> None:
+            data_check.keep(path, settings, data)
+            write_atomically(path / "coverage.json", json.dumps(table.to_json()).encode())
+            write_notes(path, notes)
+
+        record = Record.create(out, settings, card.to_json(), kernels=kernels, own_forms=own_forms, account=account)
+        record.kernels = computing
         record.names = data.train_names
         return cls(record, data, notes, table, parts)
 

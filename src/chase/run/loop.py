@@ -61,6 +61,7 @@ def run_rounds(
     settings, past = record.settings, record.metrics
     counts = ClientCounts.resume(settings.clients, checkpoint.counts(), past[-1] if past else None)
     allotment = Allotment(settings.total_budget, counts)
+    written = False
     if not past:
         prepare(engine, server)
     for round in range(len(past) + 1, settings.rounds + 1):
@@ -83,7 +84,7 @@ def run_rounds(
         if settings.away:
             metrics["clients_here"] = len(present(settings, round))
         with watch.phase("evaluate"):
-            metrics |= evaluate(metrics, server.weights, result.updates, past)
+            metrics |= evaluate(metrics, server.weights, result.updates, past, due=round in ends)
         metrics |= seconds(result.updates, watch, start)
         metrics["seconds_processor"] = processor_seconds(engine) - used
         record.append(metrics, result.journal)
@@ -92,13 +93,15 @@ def run_rounds(
             write_atomically(record.path / BEST, to_bytes({**server.to_arrays(), "round": np.array([round])}))
         if result.sums_lost:
             server.begin_anew()
-        if round in ends and round < settings.rounds:  # before the checkpoint: a kill does the round again
-            write_confusion(record.path / kept_as(round), round, evaluate, server)
+        ending = bool(stop_reason(settings, [metrics]))
+        if ending or round in ends:  # before the checkpoint: a kill does the round again
+            write_confusion(record.path / (CONFUSION if ending else kept_as(round)), round, evaluate, server)
+            written = ending
         checkpoint.commit(round, server.to_arrays())
         past.append(metrics)
         loggers(metrics)
         on_round(metrics)
-    if past:
+    if past and not written:
         write_confusion(record.path / CONFUSION, past[-1]["round"], evaluate, server)
     return past
 
@@ -114,8 +117,13 @@ def write_confusion(file: Path, round: int, evaluate: Evaluation, server: Server
 
 def keep_earlier(file: Path, round: int) -> None:
     """``confusion.json`` of an earlier end becomes ``confusion-60.json``: a study of fewer rounds still reads it."""
-    if file.is_file() and (before := json.loads(file.read_text(encoding="utf-8")).get("round", round)) < round:
+    if (before := round_of(file)) is not None and before < round:
         file.replace(file.with_name(kept_as(before)))
+
+
+def round_of(file: Path) -> int | None:
+    """The round of a confusion matrix; None without one."""
+    return int(json.loads(file.read_text(encoding="utf-8"))["round"]) if file.is_file() else None
 
 
 def kept_as(round: int) -> str:

@@ -26,7 +26,7 @@ import secrets
 import shlex
 import shutil
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal, cast, get_args
@@ -135,6 +135,13 @@ def never_began(path: Path) -> bool:
         return False
 
 
+def write_notes(path: Path, notes: Sequence[str], durable: bool = False) -> None:
+    """What the user should know of a run, each once; none needs no file."""
+    said = list(dict.fromkeys(notes))
+    if said or (path / NOTES).exists():
+        write_atomically(path / NOTES, json.dumps(said, indent=1).encode(), durable=durable)
+
+
 class RunHeld(RunDirectoryError):
     """Another process runs the rounds of the directory."""
 
@@ -162,10 +169,12 @@ class Record:
         kind: RunKind = "simulation",
         kernels: Kernels | None = None,
         own_forms: int = OWN_FORMS,
+        account: Callable[[Path], None] = lambda path: None,
     ) -> Record:
         """A new run directory; one that holds a run already is refused, and a refusal leaves no directory behind.
 
-        ``kernels``: what computes a simulation, if it is not what the settings mean on this machine.
+        ``kernels``: what computes a simulation, if it is not what the settings mean on this machine. ``account`` writes
+        what else a run has from its beginning; the settings follow, so that a directory with settings has all of it.
         """
         run = secrets.token_hex(8)
         if kernels is None and kind == "simulation":
@@ -183,6 +192,7 @@ class Record:
             write_atomically(path / "environment.json", json.dumps(around, indent=2).encode())
             if model is not None:
                 write_atomically(path / "model.json", json.dumps(model, indent=2).encode())
+            account(path)
             write_atomically(path / "settings.toml", to_toml(settings).encode())
         except RunDirectoryError:
             if new:
@@ -287,7 +297,7 @@ class Record:
         kept = [note for note in known if note not in outdated]
         more = [note for note in dict.fromkeys(notes) if note not in kept]
         if more or kept != known:
-            write_atomically(self.path / NOTES, json.dumps([*kept, *more], indent=1).encode(), durable=self.durable)
+            write_notes(self.path, [*kept, *more], self.durable)
 
     def cut_after(self, round: int) -> None:
         """Drop all lines of rounds later than ``round``: they will be done again. Lines must lead up to it."""

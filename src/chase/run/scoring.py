@@ -69,12 +69,20 @@ class Evaluation:
     """Scores from other sources, such as the sites' held-out parts."""
 
     def __call__(
-        self, metrics: Metrics, weights: Weights, updates: Sequence[ClientUpdate], past: list[Metrics]
+        self,
+        metrics: Metrics,
+        weights: Weights,
+        updates: Sequence[ClientUpdate],
+        past: list[Metrics],
+        due: bool = False,
     ) -> Metrics:
-        """The scores that belong into the line ``metrics``; None for each in a round that is not evaluated."""
+        """The scores that belong into the line ``metrics``; None for each in a round that is not evaluated.
+
+        ``due``: this round is, whatever the settings say.
+        """
         settings = self.settings
         spent = settings.total_budget and metrics["labels"] >= settings.total_budget
-        due = metrics["round"] % settings.eval_every == 0 or metrics["round"] == settings.rounds or bool(spent)
+        due = due or metrics["round"] % settings.eval_every == 0 or metrics["round"] == settings.rounds or bool(spent)
         if settings.form == "isolated":
             return self._isolated(due, weights, updates, past)
         return self._scores(weights) if due else dict.fromkeys(SCORE_NAMES)

@@ -29,7 +29,7 @@ from chase.report.statistics import (
     paired_p,
 )
 from chase.studies.hypotheses import DEFAULTS, HYPOTHESES, Hypothesis, Where, family, family_size
-from chase.studies.results import StudyResult
+from chase.studies.results import StudyResult, up_to
 from chase.studies.scene_tables import changed
 
 LAST = 5
@@ -131,7 +131,7 @@ def groups_of(studies: Sequence[StudyResult]) -> list[Group]:
             for method in scene.methods:
                 if method.label in done:
                     seeds = sum(job.arm == method.label for job in scene.jobs)
-                    group = Group(method.label, own, method, changed(scene), seeds)
+                    group = Group(method.label, own, of_one_length(method), changed(scene), seeds)
                     runs = tuple(run.path.name for run in method.runs)
                     found.setdefault((method.label, runs, group.rounds), group)
     more = [(label, set(runs), rounds) for label, runs, rounds in found]
@@ -140,6 +140,12 @@ def groups_of(studies: Sequence[StudyResult]) -> list[Group]:
         for (label, runs, rounds), group in found.items()
         if not any(label == other and rounds == end and set(runs) < some for other, some, end in more)
     ]
+
+
+def of_one_length(method: MethodRuns) -> MethodRuns:
+    """The runs up to the round that all of them have: some seeds may have been run for longer."""
+    rounds = min(len(run.metrics) for run in method.runs)
+    return MethodRuns(method.label, [up_to(run, rounds) for run in method.runs])
 
 
 def candidates(groups: Sequence[Group], data: str, where: Where) -> list[Group]:

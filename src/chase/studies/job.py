@@ -1,6 +1,8 @@
-"""One job of a study or a comparison in a process of its own: ``python -m chase.studies.job PLAN-FILE JOB [DATA]``.
+"""One job of a study or a comparison in a process of its own: ``python -m chase.studies.job PLAN-FILE JOB [DATA]
+[ROUNDS]``.
 
-DATA is an entry of the cache of decoded data, for a node of a cluster that has no other copy.
+DATA is an entry of the cache of decoded data, for a node of a cluster that has no other copy. ROUNDS: which entry of
+the plan is meant, where parts or scenes of a study share a run and want other numbers of rounds.
 
 The runner holds the other end of this process's standard input. When the runner is gone, by kill -9
 even, the input ends and so does the job: its last whole round is in the checkpoint. A lock keeps
@@ -11,18 +13,18 @@ from __future__ import annotations
 
 import os
 import sys
-from itertools import count
 from pathlib import Path
 
 from chase.core.errors import ChaseError
-from chase.core.files import held_by, locked, read_jsonl
+from chase.core.files import held_by, locked
 from chase.core.processes import end_with_parent
 from chase.data.sources import SENT
 from chase.learning.native.choice import OWN_FORMS, Kernels
 from chase.run import comparison
 from chase.run.experiment import Experiment
 from chase.run.metrics import stop_reason
-from chase.run.record import LOCK, MAY_CHANGE, kernels_before
+from chase.run.record import LOCK, MAY_CHANGE, kernels_before, never_began
+from chase.studies.places import put_aside, run_place, saved_lines
 from chase.studies.plan import StudyJob, StudyPlan, read_plan
 
 ORPHANED = 3
@@ -48,21 +50,8 @@ def failure(directory: Path, name: str) -> str:
 
 def is_done(directory: Path, job: StudyJob) -> bool:
     """Whether a job has nothing left to do; one that was exported when it was finished has not either."""
-    where = directory / job.name
-    if not (where / "settings.toml").is_file():
-        return False
-    last = read_jsonl(where / "metrics.jsonl")[-1:]
-    checkpoint = where / "checkpoint" / f"{last[0]['round']:06d}.json" if last else where
-    saved = bool(last) and (checkpoint.is_file() or (where / "metrics.jsonl.gz").is_file())
-    return saved and bool(stop_reason(job.settings, last))
-
-
-def put_aside(where: Path) -> None:
-    """An exported run that is not done has no checkpoint: its lines are kept beside the run that begins again."""
-    if not (where / "metrics.jsonl.gz").is_file():
-        return
-    aside = next(p for n in count(1) if not (p := where.with_name(f"{where.name}.exported-{n}")).exists())
-    where.rename(aside)
+    where = run_place(directory, job.name, job.settings.rounds)
+    return (where / "settings.toml").is_file() and bool(stop_reason(job.settings, saved_lines(where)[-1:]))
 
 
 def open_job(
@@ -73,7 +62,7 @@ def open_job(
         return None
     where = directory / job.name
     put_aside(where)
-    if not (where / "settings.toml").is_file():
+    if not (where / "settings.toml").is_file() or never_began(where):  # the second: its account may be incomplete
         return Experiment.begin(job.settings, where, kernels and kernels_before(job.settings, kernels), own_forms)
     return Experiment.resume(where, {key: getattr(job.settings, key) for key in MAY_CHANGE})
 
@@ -94,11 +83,18 @@ def read_comparison(path: Path) -> StudyPlan:
     return StudyPlan("comparison", path, jobs, comparison.kernels_in(where), comparison.own_forms_in(where))
 
 
+def entry_of(plan: StudyPlan, name: str, rounds: int) -> StudyJob:
+    """The entry of a job with these rounds; without such a one, that with most."""
+    own = [job for job in plan.jobs if job.name == name]
+    return max(own, key=lambda job: (job.settings.rounds == rounds, job.settings.rounds))
+
+
 def main() -> None:
     """Run one job to its end."""
     end_with_parent(0, lambda: os._exit(ORPHANED))  # not sys.stdin: its lock would be held at the end
     plan, name = read_jobs(Path(sys.argv[1])), sys.argv[2]
-    job = next(job for job in plan.jobs if job.name == name)
+    rounds = int(sys.argv[4]) if sys.argv[4:] else 0
+    job = entry_of(plan, name, rounds)
     if sys.argv[3:] and sys.argv[3]:
         SENT[job.settings.data] = sys.argv[3]
     with locked(plan.directory / "locks" / name, wait=True):

@@ -21,7 +21,8 @@ from chase.run.record import LOCK, kernels_before
 from chase.simulation.cluster import ClusterError, check_same, connect
 from chase.studies.cluster_job import JobOnNode, read_files, write_files
 from chase.studies.data_for_nodes import DataForNodes
-from chase.studies.job import failure_of, log_of, put_aside
+from chase.studies.job import failure_of, log_of
+from chase.studies.places import put_aside
 from chase.studies.plan import StudyPlan
 from chase.studies.runner import Progress
 

@@ -160,7 +160,7 @@ def rounds_for_a_request(study: Study, job: StudyJob) -> int:
 def digest(settings: Settings) -> str:
     """A name for the results that settings lead to; settings left at their default do not count, nor the seed."""
     values = settings.model_dump(exclude_defaults=True)
-    decisive = {key: values[key] for key in sorted(values) if key not in NO_EFFECT | {"seed"}}
+    decisive = {key: values[key] for key in sorted(values) if key not in NO_EFFECT - ENDS | {"seed"}}
     return hashlib.sha256(json.dumps(decisive).encode()).hexdigest()[:8]
 
 
@@ -207,7 +207,7 @@ def write_plan(directory: Path, study: str, jobs: Sequence[StudyJob]) -> StudyPl
                 f"{directory} holds '{job.scene}' with other settings: a file was edited, or two have one name; "
                 "results of both would be mixed, so choose another directory with --out"
             )
-    known |= {place_of(job): replace(job, ends=ends_within(directory, job)) for job in jobs}
+    known |= {place_of(job): replace(job, ends=ends_within(directory, job.name, job.settings.rounds)) for job in jobs}
     kernels, own_forms = kernels_in(directory), own_forms_in(directory)
     computing = {"kernels": kernels, "own_forms": own_forms}
     body = {"format": FORMAT, "study": study, **computing, "jobs": [_to_json(job) for job in known.values()]}
@@ -215,12 +215,11 @@ def write_plan(directory: Path, study: str, jobs: Sequence[StudyJob]) -> StudyPl
     return StudyPlan(study, path, list(known.values()), kernels, own_forms)
 
 
-def ends_within(directory: Path, job: StudyJob) -> tuple[int, ...]:
+def ends_within(directory: Path, name: str, wanted: int) -> tuple[int, ...]:
     """Where the studies of a directory that want fewer rounds of the same run end."""
-    rounds = {
-        other.settings.rounds for beside in plans_in(directory) for other in beside.jobs if other.name == job.name
-    }
-    return tuple(sorted(end for end in rounds if end < job.settings.rounds))
+    same = [other for beside in plans_in(directory) for other in beside.jobs if other.name == name]
+    rounds = {end for other in same for end in (other.settings.rounds, *other.ends)}
+    return tuple(sorted(end for end in rounds if end < wanted))
 
 
 def kernels_in(directory: Path) -> Kernels:

@@ -23,6 +23,7 @@ from chase.report.tables import ReportTable, versions
 from chase.settings import from_mapping, presets, read_file, to_toml
 from chase.studies.hypothesis_tests import findings_of, groups_of
 from chase.studies.overview import CAPTION, SHORTEST, TABLE_NOTE, main_table, three_sentences
+from chase.studies.places import run_place
 from chase.studies.plan import plans_in
 from chase.studies.repeat import commands
 from chase.studies.results import StudyResult, is_study, read_studies
@@ -44,7 +45,8 @@ def pack(directory: Path, out: Path) -> int:
     if not plans:
         raise RunDirectoryError(f"{directory} holds no study: `chase study NAME --out {directory}` makes one")
     names = dict.fromkeys(job.name for plan in plans for job in plan.jobs)
-    begun = [name for name in names if read_jsonl(directory / name / "metrics.jsonl")]
+    places = {name: run_place(directory, name) for name in names}
+    begun = [name for name, place in places.items() if read_jsonl(place / "metrics.jsonl")]
     if not begun:
         raise RunDirectoryError(f"{directory}: no round of its studies is finished yet, so there is nothing to export")
     for plan in plans:
@@ -57,7 +59,7 @@ def pack(directory: Path, out: Path) -> int:
                 entry["preset"] = file.name
         write_atomically(out / plan.path.name, (json.dumps(body, indent=1) + "\n").encode())
     for name in begun:
-        pack_run(directory / name, out / name)
+        pack_run(places[name], out / name)
     return len(begun)
 
 
@@ -68,9 +70,12 @@ def pack_run(run: Path, out: Path) -> None:
     around = json.loads((run / "environment.json").read_text(encoding="utf-8"))
     kept = {key: value for key, value in around.items() if key not in NOT_KEPT}
     write_atomically(out / "environment.json", (json.dumps(kept, indent=2) + "\n").encode())
-    for name in (*COPIED, *(file.name for file in sorted(run.glob("confusion-*.json")))):
+    matrices = {file.name for place in (run, out) for file in place.glob("confusion-*.json")}
+    for name in (*COPIED, *sorted(matrices)):
         if (run / name).is_file():
             write_atomically(out / name, (run / name).read_bytes())
+        else:
+            (out / name).unlink(missing_ok=True)
     for name in RAW:
         lines = read_jsonl(run / name)
         text = "".join(json.dumps(line) + "\n" for line in lines).encode()

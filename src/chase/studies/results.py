@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -11,6 +12,7 @@ from chase.report.runs import MethodRuns, RunData, is_run, read_json, read_run
 from chase.run.metrics import stop_reason
 from chase.settings import Settings
 from chase.studies.catalog import all_studies
+from chase.studies.places import run_place
 from chase.studies.plan import StudyJob, StudyPlan, plans_in
 from chase.studies.study import NO_LABELS, Study, StudyPart
 
@@ -81,8 +83,8 @@ def read_study(plan: StudyPlan) -> StudyResult:
     study = all_studies().get(plan.study)
     if study is None:
         raise RunDirectoryError(f"{plan.path} is of a study '{plan.study}' that this version does not know")
-    runs = {job.name: run_of(plan, job) for job in plan.jobs if is_run(plan.directory / job.name)}
-    finished = {job.name: job.name in runs and has_ended(runs[job.name], job.settings) for job in plan.jobs}
+    runs = {key_of_run(job): run for job in plan.jobs if (run := run_of(plan, job)) is not None}
+    finished = {(key := key_of_run(job)): key in runs and has_ended(runs[key], job.settings) for job in plan.jobs}
     groups: dict[tuple[int, str], list[StudyJob]] = {}
     for job in plan.jobs:
         groups.setdefault((job.part, job.scene), []).append(job)
@@ -92,16 +94,21 @@ def read_study(plan: StudyPlan) -> StudyResult:
         if any(job.arm == NO_LABELS.label for job in jobs):
             part = part.with_no_labels()
         # a run under way would drag the last shared round down for all
-        whole = any(finished[job.name] for job in jobs)
+        whole = any(finished[key_of_run(job)] for job in jobs)
         methods = []
         for arm in part.arms:
-            own = [runs[j.name] for j in jobs if j.arm == arm.label and j.name in runs and finished[j.name] >= whole]
-            own = [run for run in own if run.metrics]
+            keys = [key_of_run(job) for job in jobs if job.arm == arm.label]
+            own = [runs[key] for key in keys if key in runs and finished[key] >= whole and runs[key].metrics]
             if own:
                 methods.append(MethodRuns(arm.label, sorted(own, key=lambda run: run.seed)))
-        names = frozenset(job.name for job in jobs if finished[job.name])
+        names = frozenset(job.name for job in jobs if finished[key_of_run(job)])
         scenes.append(SceneResult(study, part, scene, jobs, methods, names))
     return StudyResult(study, scenes, sum(finished.values()), len(finished))
+
+
+def key_of_run(job: StudyJob) -> tuple[str, int]:
+    """What a job reads: parts and scenes may share a run and want other numbers of rounds of it."""
+    return job.name, job.settings.rounds
 
 
 def has_ended(run: RunData, settings: Settings) -> bool:
@@ -109,15 +116,32 @@ def has_ended(run: RunData, settings: Settings) -> bool:
     return bool(stop_reason(settings, [dict(line) for line in run.metrics[-1:]]))
 
 
-def run_of(plan: StudyPlan, job: StudyJob) -> RunData:
-    """A job's run up to the rounds that the study wants: another study may have run it for longer."""
-    run, rounds = read_run(plan.directory / job.name), job.settings.rounds
-    if len(run.metrics) <= rounds:
+def run_of(plan: StudyPlan, job: StudyJob) -> RunData | None:
+    """A job's run up to the rounds that the study wants: another may have run it for longer. None before it begins."""
+    rounds = job.settings.rounds
+    place = run_place(plan.directory, job.name, rounds)
+    if not is_run(place):
+        return None
+    run = read_run(place)
+    return up_to(run, min(rounds, len(run.metrics)), rounds)
+
+
+FROM_ROUND = re.compile(r"(?:before|from) round (\d+)")
+"""In notes on what happens in a later round."""
+
+
+def up_to(run: RunData, rounds: int, planned: int = 0) -> RunData:
+    """A run as it was after a round: its lines and requests, and its confusion matrix if that was kept.
+
+    ``planned``: rounds of the study, of which notes may speak, where they are more.
+    """
+    if len(run.metrics) == rounds and run.confusion.get("round", rounds) == rounds:
         return run
     asked = [line for line in run.selections if line["round"] <= rounds]
     earlier = read_json(run.path / f"confusion-{rounds}.json")
     confusion = run.confusion if run.confusion.get("round") == rounds else earlier
-    return replace(run, metrics=run.metrics[:rounds], selections=asked, confusion=confusion)
+    notes = [note for note in run.notes if not (at := FROM_ROUND.search(note)) or int(at[1]) <= max(rounds, planned)]
+    return replace(run, metrics=run.metrics[:rounds], selections=asked, confusion=confusion, notes=notes)
 
 
 def read_studies(directory: Path) -> list[StudyResult]:

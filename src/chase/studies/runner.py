@@ -18,11 +18,12 @@ from pathlib import Path
 from typing import Protocol
 
 from chase.core.errors import MissingData, RunDirectoryError
-from chase.core.files import Held, locked, read_jsonl, write_atomically
+from chase.core.files import Held, locked, write_atomically
 from chase.run.record import LOCK, kernels_before
 from chase.settings import Settings
 from chase.studies.estimate import seconds_per_round, seconds_to_start
 from chase.studies.job import failure_of, is_done, log_of
+from chase.studies.places import run_place, saved_lines
 from chase.studies.plan import StudyJob, StudyPlan
 
 POLL = 0.5
@@ -113,7 +114,10 @@ def look(plan: StudyPlan, jobs: Sequence[StudyJob], dry: bool = False) -> list[P
 
     ``dry``: nothing is run after this, so skip data that is missing.
     """
-    once = {job.name: job for job in jobs}
+    once: dict[str, StudyJob] = {}
+    for job in jobs:
+        if job.name not in once or once[job.name].settings.rounds < job.settings.rounds:
+            once[job.name] = job
     found: list[Progress] = []
     missing: dict[str, str] = {}
     for job in once.values():
@@ -121,7 +125,9 @@ def look(plan: StudyPlan, jobs: Sequence[StudyJob], dry: bool = False) -> list[P
         progress.update(plan.directory)
         if is_done(plan.directory, job):
             progress.state = "done"
-            progress.rounds = len(read_jsonl(plan.directory / job.name / "metrics.jsonl"))  # packed, if exported
+            progress.rounds = len(
+                saved_lines(run_place(plan.directory, job.name, job.settings.rounds))
+            )  # packed, if exported
         else:
             _estimate(progress, computed(plan, job), missing if dry else None)
         progress.at_start, progress.seconds = progress.rounds, 0.0
@@ -163,6 +169,7 @@ class Running:
         self._failure = failure_of(plan.directory, progress.job.name)
         self._failure.unlink(missing_ok=True)
         command = [sys.executable, "-m", "chase.studies.job", str(plan.path), progress.job.name]
+        command += ["", str(progress.job.settings.rounds)]
         with self._log.open("wb") as log:
             self.process = subprocess.Popen(
                 command, stdin=subprocess.PIPE, stdout=log, stderr=log, env={**os.environ, **ONE_THREAD}
