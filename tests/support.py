@@ -149,6 +149,12 @@ def timeless(metrics: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     return [{key: value for key, value in line.items() if key not in TIMINGS} for line in metrics]
 
 
+def as_sites_tell(metrics: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Metrics of a simulation without times and without what sites do not tell."""
+    kept = [{key: value for key, value in line.items() if not key.startswith("easy_share")} for line in metrics]
+    return [line | {"asked_classes": {}} for line in timeless(kept)]
+
+
 def final_weights(run: Path) -> str:
     """Fingerprint of the global weights that a run directory holds."""
     checkpoint = Checkpoint(run / "checkpoint")

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from support import final_weights, timeless
+from support import as_sites_tell, final_weights, timeless
 
 from chase.client.state import ClientState
 from chase.core.files import held_by
@@ -132,7 +132,7 @@ def assert_same(real: Real, simulation: Path) -> None:
     """Weights, metrics and every site's own state are those of the simulation, bit for bit."""
     assert final_weights(real.run) == final_weights(simulation)
     ours = [{k: v for k, v in line.items() if k != "sites"} for line in timeless(Record.open(real.run).metrics)]
-    theirs = [line | {"asked_classes": {}} for line in timeless(Record.open(simulation).metrics)]  # sites do not tell
+    theirs = as_sites_tell(Record.open(simulation).metrics)
     assert ours == theirs
     checkpoint = Checkpoint(simulation / "checkpoint")
     manifest, _ = checkpoint.latest()

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from federation.real import federation_settings, simulated
 from federation.transports import AtOnce, Clock
-from support import final_weights, timeless
+from support import as_sites_tell, final_weights, timeless
 
 from chase.core.errors import CheckpointError, FederationError
 from chase.federation.diary import events, state
@@ -71,7 +71,7 @@ def test_the_loop_gives_the_weights_of_a_simulation_also_when_it_is_cut_short(tm
     simulation = simulated(tmp_path / "sim", settings)
     assert final_weights(loopback.federation.run) == final_weights(simulation)
     ours = [{k: v for k, v in line.items() if k != "sites"} for line in timeless(metrics)]
-    theirs = [line | {"asked_classes": {}} for line in timeless(Record.open(simulation).metrics)]  # sites do not tell
+    theirs = as_sites_tell(Record.open(simulation).metrics)
     assert ours == theirs
     assert [e["what"] for e in events(loopback.federation.run) if not e["site"]] == ["begun", "resumed", "finished"]
     assert state(loopback.federation.run)["phase"] == "finished"

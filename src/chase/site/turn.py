@@ -110,7 +110,7 @@ def take_turn(
             if error.done == error.asked and RECEIVED in order.extras:  # the server then begins its sums anew
                 raise out_of_step(order, number) from None
             raise
-        return replace(update, metrics={**update.metrics, "turn": float(turns(site))})
+        return replace(update, metrics={**agreed_metrics(update), "turn": float(turns(site))})
 
 
 def spec_of(site: Site, settings: Settings) -> NetSpec:
