@@ -90,7 +90,7 @@ def test_weights_go_to_a_node_without_them_and_the_run_directory_is_held_meanwhi
     lock = tmp_path / "out" / progress.job.name / LOCK
     assert actor.said[0][1][-1] == ("first.safetensors", hashlib.sha256(WEIGHTS).hexdigest())
     assert not job.ended()
-    assert ("begin", ({}, {}, WEIGHTS)) in actor.said
+    assert ("begin", ({}, {}, WEIGHTS, progress.job.settings.rounds)) in actor.said
     holder = held_by(lock)
     assert holder is not None
     assert holder.pid == os.getpid()
@@ -100,6 +100,16 @@ def test_weights_go_to_a_node_without_them_and_the_run_directory_is_held_meanwhi
     assert (progress.state, progress.problem) == ("done", "")
     assert held_by(lock) is None
     assert (lock.parent / "metrics.jsonl").read_text() == "{}\n"
+
+
+def test_an_exported_run_stays_here_when_a_node_begins_it_again(running: Any, tmp_path: Path) -> None:
+    job, progress, actor = running()
+    run = tmp_path / "out" / progress.job.name
+    run.mkdir()
+    (run / "metrics.jsonl.gz").write_bytes(b"lines")
+    assert not job.ended()
+    assert (tmp_path / "out/aside/1" / progress.job.name / "metrics.jsonl.gz").read_bytes() == b"lines"
+    assert [arguments[0] for name, arguments in actor.said if name == "begin"] == [{}], "the node gets no file of it"
 
 
 def test_a_node_without_the_kernel_of_the_plan_is_refused_before_the_job_begins(running: Any) -> None:

@@ -151,7 +151,7 @@ def test_what_is_put_aside_twice_is_kept_twice(tmp_path: Path) -> None:
         (tmp_path / "run").mkdir()
         (tmp_path / "run" / "metrics.jsonl.gz").write_text(text)
         put_aside(tmp_path / "run")
-    assert [(tmp_path / "aside/run" / n / "metrics.jsonl.gz").read_text() for n in "12"] == ["first", "second"]
+    assert [(tmp_path / "aside" / n / "run" / "metrics.jsonl.gz").read_text() for n in "12"] == ["first", "second"]
     (tmp_path / "run").mkdir()
     put_aside(tmp_path / "run")
     assert (tmp_path / "run").is_dir(), "what was not exported stays"
@@ -200,11 +200,20 @@ def test_rounds_of_shorter_studies_stay_in_the_plan(tmp_path: Path) -> None:
         assert job.ends == (1,)
 
 
+def test_a_study_says_that_a_run_under_way_is_past_its_last_round(
+    tmp_path: Path, killed_at: Callable[[int], None]
+) -> None:
+    (longer,) = write_plan(tmp_path, "cost", [job_of(4, "cost")]).jobs
+    stop_before(tmp_path, longer, killed_at, 4)
+    work = write_plan(tmp_path, "ablation", [job_of(2)])
+    assert [note[:29] for note in not_kept(work, look(work, work.jobs))] == ["1 run was past round 2 already"[:29]]
+
+
 def test_a_study_says_that_a_run_had_gone_past_its_last_round(tmp_path: Path) -> None:
     finish(tmp_path, job_of(3, "cost"), "cost")
     work = write_plan(tmp_path, "ablation", [job_of(2)])
     (note,) = not_kept(work, look(work, work.jobs))
-    assert note.startswith("1 of the runs had gone past round 2 before this study wanted it")
+    assert note.startswith("1 run was past round 2 already, and which classes the model confused")
     again = write_plan(tmp_path, "cost", [job_of(3, "cost")])
     assert not_kept(again, look(again, again.jobs)) == []
 

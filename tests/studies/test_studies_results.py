@@ -515,7 +515,7 @@ def test_an_exported_run_that_was_not_done_begins_again(finished: Path, tmp_path
     assert again is not None
     assert len(again.run()) == 3
     assert is_done(kept.directory, job)
-    assert read_jsonl(kept.directory / "aside" / job.name / "1" / "metrics.jsonl") == read_jsonl(
+    assert read_jsonl(kept.directory / "aside" / "1" / job.name / "metrics.jsonl") == read_jsonl(
         finished / job.name / "metrics.jsonl"
     )
 
@@ -553,7 +553,7 @@ def test_a_run_that_begins_again_for_longer_keeps_what_a_shorter_study_reads(
     assert json.loads((where / "confusion-2.json").read_text()) == before
     assert json.loads((where / "confusion.json").read_text())["round"] == 3
     assert open_job(tmp_path, job) is None
-    assert [path.name for path in (tmp_path / "aside" / job.name).iterdir()] == ["1"]
+    assert [path.name for path in (tmp_path / "aside").iterdir()] == ["1"]
 
 
 def test_an_arm_without_bought_labels_stands_beside_the_others_and_in_the_command(tmp_path: Path) -> None:

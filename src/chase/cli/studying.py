@@ -238,10 +238,11 @@ def show_plan(work: StudyPlan, workers: int, as_json: bool, chosen: Study) -> No
     """What would run, arm by arm, and about how long it would take."""
     progress = {p.job.name: p for p in look(work, work.jobs, dry=True)}
     left = seconds_left(list(progress.values()), workers)
+    notes = [*foreseen(progress.values(), chosen), *not_kept(work, progress.values())]
     if as_json:
         jobs = {name: {"state": p.state, "rounds": p.rounds, "seconds": p.left} for name, p in progress.items()}
         body = {"study": work.study, "jobs": jobs, "seconds": left, "missing": missing(progress.values())}
-        print(json.dumps(body | {"notes": foreseen(progress.values(), chosen)}))
+        print(json.dumps(body | {"notes": notes}))
         return
     groups: dict[tuple[str, str], list[Progress]] = {}
     for job in work.jobs:
@@ -270,7 +271,7 @@ def show_plan(work: StudyPlan, workers: int, as_json: bool, chosen: Study) -> No
     print(f"{len(progress)} jobs{some}, {left_text}")
     for problem in missing(progress.values()):
         print(f"missing: {problem}")
-    for note in foreseen(progress.values(), chosen):
+    for note in notes:
         print(f"note: {note}")
 
 
@@ -305,17 +306,17 @@ def not_kept(work: StudyPlan, progress: Iterable[Progress]) -> list[str]:
     """Which finished jobs have no confusion matrix of their last round, because their run had gone past it before."""
     gone: dict[int, int] = {}
     for p in progress:
-        rounds = p.job.settings.rounds
-        if p.state == "done" and p.rounds > rounds:
+        settings, rounds = p.job.settings, p.job.settings.rounds
+        if p.state == "done" and p.rounds > rounds and settings.form != "isolated":
             place = run_place(work.directory, p.job.name, rounds)
-            if (place / CONFUSION).is_file() and not (place / kept_as(rounds)).is_file():
-                gone[rounds] = gone.get(rounds, 0) + (round_of(place / CONFUSION) != rounds)
+            if rounds != round_of(place / CONFUSION) and not (place / kept_as(rounds)).is_file():
+                gone[rounds] = gone.get(rounds, 0) + 1
     return [
-        f"{count} of the runs had gone past round {rounds} before this study wanted it, so what their models took for "
-        f"what after it was not kept: figures of errors and of the pull leave them out (with another --out they have "
-        f"it, and begin again)"
+        f"{count} {'run was' if count == 1 else 'runs were'} past round {rounds} already, and which classes the model "
+        "confused after that round was not kept: tables of errors and of the pull leave "
+        f"{'it' if count == 1 else 'them'} out. To have them there, run this study in a new directory (--out); all of "
+        "it then begins again."
         for rounds, count in gone.items()
-        if count
     ]
 
 

@@ -24,7 +24,7 @@ from chase.run.record import LOCK
 from chase.settings import from_mapping
 from chase.studies.job import failure
 from chase.studies.plan import StudyPlan, plans_in
-from chase.studies.results import has_ended
+from chase.studies.results import has_ended, key_of_run, run_of
 
 BARS = "▁▂▃▄▅▆▇█"
 WIDE = 40
@@ -154,24 +154,24 @@ def run_lines(run: RunData) -> list[RenderableType]:
 
 def study_lines(plan: StudyPlan) -> tuple[list[RenderableType], bool]:
     """A study: how many jobs are done, the jobs under way, and those that failed with the reason."""
-    once = {job.name: job for job in plan.jobs}
-    runs = {name: read_run(plan.directory / name) for name in once if is_run(plan.directory / name)}
-    done = [name for name, run in runs.items() if has_ended(run, once[name].settings)]
-    rounds = sum(min(len(run.metrics), once[name].settings.rounds) for name, run in runs.items())
+    once = {key_of_run(job): job for job in plan.jobs}
+    runs = {key: run for key, job in once.items() if (run := run_of(plan, job)) is not None}
+    done = [key for key, run in runs.items() if has_ended(run, once[key].settings)]
+    rounds = sum(len(run.metrics) for run in runs.values())
     total = sum(job.settings.rounds for job in once.values())
     bar = "█" * round(30 * rounds / max(1, total))
     head = f"{bar:░<30}  {plan.study}: {len(done)}/{len(once)} jobs, {rounds}/{total} rounds"
-    failed = {name: failure(plan.directory, name) for name in once if name not in done}
+    failed = {key: failure(plan.directory, key[0]) for key in once if key not in done}
     count = sum(bool(why) for why in failed.values())
     holder = held_by(plan.directory / LOCK)
     idle = bool(failed) and (holder is None or holder.name not in (plan.study, ""))
     head += (f", {count} failed" if count else "") + (", not running" if idle else "")
     lines: list[RenderableType] = [Text(head)]
-    for name, why in failed.items():
-        job = once[name]
+    for key, why in failed.items():
+        job = once[key]
         named = f"  {job.scene} · {job.arm} · seed {job.settings.seed}"
         if why:
             lines.append(Text(f"{named}  failed: {why}"))
-        elif name in runs:
-            lines.append(Text(one_line(named, runs[name], job.settings.rounds)))
+        elif key in runs:
+            lines.append(Text(one_line(named, runs[key], job.settings.rounds)))
     return lines, not failed or (idle and count == len(failed))

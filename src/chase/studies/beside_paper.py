@@ -24,8 +24,8 @@ text weighs clients by labels, its code takes label counts in another order than
 paper's figure of round {paper.ROUNDS[-1]} for the same arm. Jump: by how many points the accuracy changes from one
 round to the next, mean of the last {STEADY} rounds."""
 UNSTEADY = """ On {data} that is {shuffled:.1f} points with shuffled weights and {equal:.1f} with equal weights, which
-shuffled weights are on average: a figure of a single round under the weighting of the authors' code carries that noise,
-and most differences between methods in the paper's table are smaller."""
+shuffled weights are on average (arms and rounds that both have). So a figure of a single round under the weighting of
+the authors' code depends much on the round; the paper's are means of three seeds of it."""
 
 
 def beside_paper(groups: Sequence[Group]) -> ReportTable:
@@ -53,15 +53,19 @@ def jump(runs: Sequence[RunData]) -> float:
 def beside_note(groups: Sequence[Group]) -> str:
     """What the table means, and how unsteady the weighting of the authors' code is where it was run."""
     own = [g for g in groups if comparable(g) and g.changed.keys() <= {"client_weights"}]
-    by_weights = {w: [g for g in own if g.settings["client_weights"] == w] for w in ("shuffled", "equal")}
-    for data in dict.fromkeys(str(g.settings["data"]) for g in by_weights["shuffled"]):
-        shuffled, equal = (
-            [run for g in some if g.settings["data"] == data for run in g.method.runs] for some in by_weights.values()
-        )
-        if equal and (jumps := jump(shuffled)) > 2 * jump(equal):
+    places = {w: {seen_as(g): g for g in own if g.settings["client_weights"] == w} for w in ("shuffled", "equal")}
+    for data in dict.fromkeys(str(g.settings["data"]) for g in places["shuffled"].values()):
+        both = [key for key in places["shuffled"] if key in places["equal"] and key[0] == data]
+        shuffled, equal = ([run for key in both for run in some[key].method.runs] for some in places.values())
+        if both and (jumps := jump(shuffled)) > 2 * jump(equal):
             said = UNSTEADY.format(data=name_of_data(data), shuffled=jumps, equal=jump(equal))
             return f"{BESIDE_NOTE}{said}\n"
     return f"{BESIDE_NOTE}\n"
+
+
+def seen_as(group: Group) -> tuple[str, str, int]:
+    """What must be the same where weightings are compared: data, arm and rounds."""
+    return str(group.settings["data"]), group.arm, group.rounds
 
 
 def order(group: Group) -> tuple[int, int, int, int]:

@@ -78,8 +78,11 @@ class JobOnNode:
         without = bool(self._checksum) and checksum(Path(self._weights)) != self._checksum
         return {**where, "lacks": lacks, "lacks_weights": without, "shared": self._shared, **versions()}
 
-    def begin(self, files: Files, data: Pieces, weights: bytes | None = None) -> None:
-        """Start the job from what its run directory holds; data and weights that came are kept for the next jobs."""
+    def begin(self, files: Files, data: Pieces, weights: bytes | None = None, rounds: int = 0) -> None:
+        """Start the job from what its run directory holds; data and weights that came are kept for the next jobs.
+
+        ``rounds``: which entry of the plan is meant (``studies.job``).
+        """
         if data:
             self._receive(data)
         sent = {} if weights is None else {SENT_WEIGHTS: str(self._keep_weights(weights))}
@@ -88,7 +91,7 @@ class JobOnNode:
             _, self._known = read_files(self._place / self._job, {})
         log = log_of(self._place, self._job)
         log.parent.mkdir(parents=True, exist_ok=True)
-        command = [sys.executable, "-m", "chase.studies.job", str(self._plan), self._job, self._entry]
+        command = [sys.executable, "-m", "chase.studies.job", str(self._plan), self._job, self._entry, str(rounds)]
         with log.open("wb") as said:
             self._process = subprocess.Popen(
                 command, stdin=subprocess.PIPE, stdout=said, stderr=said, env={**os.environ, **ONE_THREAD, **sent}

@@ -25,9 +25,11 @@ from chase.run.experiment import Experiment
 from chase.run.metrics import stop_reason
 from chase.run.record import LOCK, MAY_CHANGE, kernels_before, never_began
 from chase.studies.places import put_aside, run_place, saved_lines
-from chase.studies.plan import StudyJob, StudyPlan, read_plan
+from chase.studies.plan import StudyJob, StudyPlan, ends_within, read_plan
 
 ORPHANED = 3
+COMPARISON = "comparison"
+"""What stands for the study in a comparison as a plan."""
 
 
 def log_of(directory: Path, name: str) -> Path:
@@ -80,7 +82,7 @@ def read_comparison(path: Path) -> StudyPlan:
         label = settings.strategy if settings.model == "local" else f"{settings.strategy}@{settings.model}"
         jobs.append(StudyJob(arm.name, 0, settings.data, label, settings))
     where = path.parent
-    return StudyPlan("comparison", path, jobs, comparison.kernels_in(where), comparison.own_forms_in(where))
+    return StudyPlan(COMPARISON, path, jobs, comparison.kernels_in(where), comparison.own_forms_in(where))
 
 
 def entry_of(plan: StudyPlan, name: str, rounds: int) -> StudyJob:
@@ -99,8 +101,9 @@ def main() -> None:
         SENT[job.settings.data] = sys.argv[3]
     with locked(plan.directory / "locks" / name, wait=True):
         experiment = open_job(plan.directory, job, plan.kernels, plan.own_forms)
-        if experiment is not None:
-            experiment.run(ends=job.ends)
+        if experiment is not None:  # ends: also of studies that were planned while this one ran
+            ends = ends_within(plan.directory, name, job.settings.rounds) if plan.study != COMPARISON else ()
+            experiment.run(ends=(*job.ends, *ends))
             for note in experiment.notes:
                 print(f"note: {note}", file=sys.stderr)
 

@@ -6,8 +6,6 @@ classes of the clients that label most, and how its accuracy changes when client
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 
 from chase.report.runs import RunData, accuracy
@@ -92,22 +90,22 @@ def fewer_dormant(run: RunData) -> list[int]:
 
 
 def awakenings(run: RunData) -> list[int]:
-    """Those of these places that have no other shortly before them."""
+    """Those of these places that have no other shortly before them: no round is after one and before the next."""
     fewer = fewer_dormant(run)
-    return [at for at in fewer if not any(at - SPAN <= other < at for other in fewer)]
+    return [at for at in fewer if not any(at - 2 * SPAN < other < at for other in fewer)]
 
 
-def change_at(run: RunData, places: Sequence[int]) -> float:
-    """Points by which the accuracy of ``SPAN`` rounds from each place on differs from as many before, on average.
+def woken_changes(run: RunData) -> list[float]:
+    """At each awakening, points by which the accuracy of ``SPAN`` rounds from it on differs from as many before.
 
-    NaN where no place has as many rounds before and after it.
+    Those without as many rounds on both sides are left out.
     """
     values = accuracy(run)
-    whole = [at for at in places if SPAN <= at <= values.size - SPAN]
-    changes = [float(values[at : at + SPAN].mean() - values[at - SPAN : at].mean()) for at in whole]
-    return float(np.mean(changes)) if changes else float("nan")
+    whole = [at for at in awakenings(run) if SPAN <= at <= values.size - SPAN]
+    return [float(values[at : at + SPAN].mean() - values[at - SPAN : at].mean()) for at in whole]
 
 
 def woken_change(run: RunData) -> float:
-    """Points by which the accuracy changes when clients awaken frozen samples."""
-    return change_at(run, awakenings(run))
+    """Points by which the accuracy changes when clients awaken frozen samples, on average; NaN where none counts."""
+    changes = woken_changes(run)
+    return float(np.mean(changes)) if changes else float("nan")

@@ -96,7 +96,8 @@ class RunningOnRay:
         files, _ = read_files(self._run, {}) if self._run.is_dir() and not answer["shared"] else ({}, {})
         data = self._data.pieces(self._entry) if answer["lacks"] else {}
         weights = self._weights if answer["lacks_weights"] else None
-        self._asked, self._take = self._actor.begin.remote(files, data, weights), self._began
+        rounds = self.progress.job.settings.rounds
+        self._asked, self._take = self._actor.begin.remote(files, data, weights, rounds), self._began
         return False
 
     def _hold(self) -> None:

@@ -9,16 +9,17 @@ from typing import Any
 from chase.core.files import read_jsonl
 
 ASIDE = "aside"
-"""Exported runs that began again for more rounds are here, as NAME/NUMBER: too deep to be taken for runs beside it."""
+"""Exported runs that began again for more rounds are here, as NUMBER/NAME: too deep to be taken for runs beside it."""
 
 
 def put_aside(where: Path) -> None:
     """An exported run that is not done has no checkpoint: it is kept while the run begins again, and after it."""
     if not exported(where):
         return
-    home = where.parent / ASIDE / where.name
-    home.mkdir(parents=True, exist_ok=True)
-    where.rename(next(place for n in count(1) if not (place := home / str(n)).exists()))
+    aside = where.parent / ASIDE
+    place = next(place for n in count(1) if not (place := aside / str(n) / where.name).exists())
+    place.parent.mkdir(parents=True, exist_ok=True)
+    where.rename(place)
 
 
 def exported(where: Path) -> bool:
@@ -28,10 +29,9 @@ def exported(where: Path) -> bool:
 
 def run_place(directory: Path, name: str, rounds: int | None = None) -> Path:
     """The run of a job that has most of the rounds wanted (None: of all): the one to continue, unless it is behind."""
-    home, own = directory / ASIDE / name, directory / name
-    if not home.is_dir():
-        return own
-    places = [own, *sorted(home.iterdir(), key=lambda place: int(place.name), reverse=True)]
+    places = [directory / name, *(directory / ASIDE).glob(f"*/{name}")]
+    if len(places) == 1:
+        return places[0]
     return max(places, key=lambda place: min(len(saved_lines(place)), rounds or len(saved_lines(place))))
 
 
