@@ -521,7 +521,7 @@ def test_each_length_of_runs_has_a_figure_of_its_own(monkeypatch: pytest.MonkeyP
     drawn = drawings([*groups, group("EV", "equal", [0.9], length=30)], [])
     title = "Accuracy by client weights, MNIST, round"
     assert {name: (figure.title, figure.svg) for name, figure in drawn.items()} == {
-        "mnist-accuracy-60": (f"{title} 60", "equal weights, weights by labels"),
+        "mnist-accuracy-60": (f"{title} 60", "weights by labels, equal weights"),
         "mnist-accuracy-200": (f"{title} 200", "equal weights"),
     }
 

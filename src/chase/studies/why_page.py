@@ -330,7 +330,7 @@ def by_weights(data: str, groups: Sequence[Group]) -> Drawing:
     """Accuracy at arms, a series for each weighting."""
     arms = list(dict.fromkeys(group.arm for group in groups))
     lines = []
-    for weights in dict.fromkeys(str(group.settings["client_weights"]) for group in groups):
+    for weights in (w for w in WEIGHTS if any(g.settings["client_weights"] == w for g in groups)):  # one colour each
         own = [g for g in groups if g.settings["client_weights"] == weights]
         at = [float(arms.index(g.arm)) for g in own]
         lines.append(charts.Series(WEIGHTS[weights], at, [interval(np.array(of_last_rounds(g))) for g in own]))
