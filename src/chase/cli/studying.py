@@ -32,7 +32,7 @@ from chase.studies import recommend
 from chase.studies.catalog import all_studies, find_study
 from chase.studies.estimate import shortages_of
 from chase.studies.job import is_done
-from chase.studies.places import run_place
+from chase.studies.places import run_place, saved_lines
 from chase.studies.plan import (
     Options,
     StudyJob,
@@ -309,7 +309,8 @@ def not_kept(work: StudyPlan, progress: Iterable[Progress]) -> list[str]:
         settings, rounds = p.job.settings, p.job.settings.rounds
         if p.state == "done" and p.rounds > rounds and settings.form != "isolated":
             place = run_place(work.directory, p.job.name, rounds)
-            if rounds != round_of(place / CONFUSION) and not (place / kept_as(rounds)).is_file():
+            measured = saved_lines(place)[rounds - 1].get("test_accuracy") is not None
+            if measured and rounds != round_of(place / CONFUSION) and not (place / kept_as(rounds)).is_file():
                 gone[rounds] = gone.get(rounds, 0) + 1
     return [
         f"{count} {'run was' if count == 1 else 'runs were'} past round {rounds} already, and which classes the model "

@@ -32,7 +32,7 @@ def run_place(directory: Path, name: str, rounds: int | None = None) -> Path:
     places = [directory / name, *(directory / ASIDE).glob(f"*/{name}")]
     if len(places) == 1:
         return places[0]
-    return max(places, key=lambda place: min(len(saved_lines(place)), rounds or len(saved_lines(place))))
+    return max(places, key=lambda place: len(saved_lines(place)[:rounds]))
 
 
 def saved_lines(where: Path) -> list[dict[str, Any]]:
