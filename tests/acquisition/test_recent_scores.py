@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from chase.acquisition.fairfal import (
+    FairFal,
     balanced_prediction,
     gradient_k_centre,
     pseudo_classes,
@@ -54,11 +55,12 @@ def test_near_neighbours_of_a_chosen_sample_are_passed_over_and_fill_up_in_the_e
 
 
 def test_only_the_five_nearest_neighbours_count() -> None:
-    """Row 0 is chosen; row 6 is near it (cosine 0.98), but five others are nearer to row 6."""
-    angles = np.array([0.0, 0.20, 0.201, 0.202, 0.203, 0.204, 0.2])
+    """Row 0 is chosen; row 6 is near it (cosine 0.98), but five others are nearer to row 6. Row 7 is far from all."""
+    angles = np.array([0.0, 0.20, 0.201, 0.202, 0.203, 0.204, 0.2, 2.0])
     features = np.stack([np.cos(angles), np.sin(angles)], axis=1)
-    assert apart(np.array([0, 6, 1, 2, 3, 4, 5]), features, 2).tolist() == [0, 6]
-    assert apart(np.array([0, 1]), features[[0, 6]], 1).tolist() == [0]
+    assert apart(np.array([0, 6, 7, 1, 2, 3, 4, 5]), features, 2).tolist() == [0, 6]
+    without_one = np.delete(features, 5, axis=0)  # now row 0 is among the five nearest of row 5, which was row 6
+    assert apart(np.array([0, 5, 6, 1, 2, 3, 4]), without_one, 2).tolist() == [0, 6]
 
 
 def test_pseudo_classes_by_cosine_to_class_means_without_absent_classes() -> None:
@@ -119,6 +121,70 @@ def test_gradient_k_centre_equals_the_distances_of_whole_gradients() -> None:
     second = int(np.minimum(distance_to, ((points - points[first]) ** 2).sum(axis=1)).argmax())
     picked = gradient_k_centre(a[2:], h[2:], (a[:2], h[:2]), 2, rng(0, "t"))
     assert picked.tolist() == [first, second]
+
+
+class Pool:
+    """What FairFAL reads of a pool, by hand: two classes, features and probabilities the same for both models."""
+
+    num_classes = 2
+    judge: str | None = None
+
+    def __init__(self, probs: list[float], features: list[list[float]], labeled: list[list[float]], classes: list[int]):
+        self.ids = np.arange(10, 10 + len(probs))
+        self.labeled_ids, self.labeled_classes = np.arange(len(classes)), np.array(classes, dtype=np.int64)
+        self._probs = np.stack([np.array(probs), 1 - np.array(probs)], axis=1)
+        self._features, self._labeled = np.array(features), np.array(labeled)
+        self.of_labeled = {which: np.full((len(classes), 2), 0.5) for which in ("global", "alone")}
+
+    def __len__(self) -> int:
+        return self.ids.size
+
+    @property
+    def class_counts(self) -> np.ndarray:
+        return np.bincount(self.labeled_classes, minlength=2)
+
+    def probs(self, which: str) -> np.ndarray:
+        return self._probs
+
+    def features(self, which: str) -> np.ndarray:
+        return self._features
+
+    def labeled_probs(self, which: str) -> np.ndarray:
+        return self.of_labeled[which].copy()
+
+    def labeled_features(self, which: str) -> np.ndarray:
+        return self._labeled
+
+
+def test_fairfal_chooses_among_the_four_most_uncertain_per_place() -> None:
+    """All of pseudo-class 0 and one place, so four are kept: 10 to 13, of the highest entropy.
+
+    The gradient's length is (1 - p) * sqrt(2) * |feature|, the anchor's 0.5 * sqrt(2) in the same direction: 13 is the
+    farthest of the four (0.45 * 8). 14, which is less uncertain, would be farther (0.2 * 100), and so would 15.
+    """
+    probs = [0.5, 0.52, 0.54, 0.55, 0.8, 0.9]
+    features = [[1.0, 0.0], [1.0, 0.0], [1.0, 0.0], [8.0, 0.0], [100.0, 0.0], [300.0, 0.0]]
+    pool = Pool(probs, features, [[1.0, 0.0]], [0])
+    assert [FairFal().select(pool, 1, rng(seed, "t")).tolist() for seed in range(5)] == [[13]] * 5  # type: ignore[arg-type]
+    pool = Pool([0.5, 0.52, 0.54, 0.8], [*features[:2], [1.0, 0.0], [9.0, 0.0]], [[1.0, 0.0]], [0])
+    assert FairFal().select(pool, 1, rng(0, "t")).tolist() == [13], "more than the most uncertain one is kept"  # type: ignore[arg-type]
+
+
+def test_fairfal_keeps_away_from_the_labelled_samples_of_the_class() -> None:
+    """Both are equally uncertain and nearly equally long; the labelled one lies beside 10, so 11 is taken.
+
+    Without that anchor the first would be drawn at random, so both would occur.
+    """
+    pool = Pool([0.5, 0.5], [[3.0, 0.1], [1.0, 3.0]], [[3.2, 0.1]], [0])
+    assert {int(FairFal().select(pool, 1, rng(seed, "t"))[0]) for seed in range(20)} == {11}  # type: ignore[arg-type]
+
+
+def test_fairfal_asks_the_global_model_where_classes_are_uneven_and_the_models_agree() -> None:
+    """Both balanced: d = 0, g = 1, trust 0.5. Both see class 0 nearly alone: d = 0, g = 0.01 / 0.99, trust 0.99."""
+    pool = Pool([0.5, 0.5], [[1.0, 0.0], [0.0, 1.0]], [[1.0, 0.0], [0.0, 1.0]], [0, 1])
+    assert FairFal().judge(pool) == "alone"  # type: ignore[arg-type]
+    pool.of_labeled = {which: np.array([[0.99, 0.01], [0.99, 0.01]]) for which in ("global", "alone")}
+    assert FairFal().judge(pool) == "global"  # type: ignore[arg-type]
 
 
 def test_votes_of_labelled_samples_for_their_nearest_candidates() -> None:

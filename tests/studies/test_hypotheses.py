@@ -540,7 +540,7 @@ def test_what_is_left_of_the_campaign_counts_runs_of_the_wanted_length() -> None
     assert CAMPAIGN[0] not in [planned for planned, _, _ in left([finished(jobs)])]
     shorter = [replace(job, settings=job.settings.model_copy(update={"rounds": 5})) for job in jobs]
     assert left([finished(shorter)]) == [], "no part of the campaign"
-    assert "seeds 6`: 7 of 60 runs are finished" in missing([finished(jobs[:7])])
+    assert "seeds 6 --out why`: 7 of 60 runs are finished" in missing([finished(jobs[:7])])
 
 
 def test_the_documents_name_the_commands_of_the_campaign() -> None:

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from chase.cli.studying import about_seeds, finished_beside, not_kept
+from chase.cli.study_notes import about_seeds, not_kept, other_lengths
+from chase.cli.studying import finished_beside
 from chase.core.files import read_jsonl
 from chase.core.weights import Arrays
 from chase.report.runs import MethodRuns, RunData, find_runs
@@ -22,7 +23,7 @@ from chase.studies.catalog import find_study
 from chase.studies.hypothesis_tests import of_one_length
 from chase.studies.job import entry_of, is_done, open_job
 from chase.studies.places import put_aside, run_place
-from chase.studies.plan import Options, StudyJob, plan, write_plan
+from chase.studies.plan import Options, StudyJob, StudyPlan, plan, plan_file, write_plan
 from chase.studies.publish import pack
 from chase.studies.results import read_studies, up_to
 from chase.studies.runner import look
@@ -264,3 +265,18 @@ def test_a_warning_of_a_round_that_is_done_again_is_removed(tmp_path: Path) -> N
     assert warned_before(record, 11) == ""
     assert said not in record.notes
     assert "another" in record.notes
+
+
+def test_another_number_of_rounds_is_said_before_it_replaces_the_first(tmp_path: Path) -> None:
+    def planned(rounds: int) -> StudyPlan:
+        jobs = plan(find_study("ablation"), Options(("digits",), ("FedRandom", "EV"), rounds, 2))
+        return StudyPlan("ablation", plan_file(tmp_path, "ablation"), jobs)
+
+    assert other_lengths(planned(12)) == []
+    write_plan(tmp_path, "ablation", planned(12).jobs)
+    assert other_lengths(planned(12)) == []
+    (longer,), (shorter,) = other_lengths(planned(40)), other_lengths(planned(3))
+    assert longer.startswith(
+        "this directory has 4 runs of this study for 12 rounds, wanted for 40 now: the page leaves"
+    )
+    assert "shows them up to round 3 only" in shorter

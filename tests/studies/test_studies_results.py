@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import shutil
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -31,17 +33,21 @@ from chase.studies.findings import (
     paper_findings,
     settled_share,
 )
+from chase.studies.hypotheses import Where
+from chase.studies.hypothesis_tests import Group, candidates
 from chase.studies.job import is_done, open_job
+from chase.studies.overview import conditions
 from chase.studies.page import parts_section, write_study
 from chase.studies.plan import Options, plan, plans_in, write_plan
 from chase.studies.publish import pack, publish
 from chase.studies.repeat import commands
 from chase.studies.results import read_studies
 from chase.studies.runner import look
-from chase.studies.scene_tables import departures, paper_table, variant_table
+from chase.studies.scene_tables import changed, departures, paper_table, variant_table
 from chase.studies.study_page import across_text
 
 TINY = {"clients": 2, "local_epochs": 2}
+LESS = {"test_limit": 50}
 
 
 @pytest.fixture(scope="module")
@@ -145,6 +151,93 @@ def test_the_command_that_repeats_cycles_names_the_rounds_of_the_shortest(tmp_pa
     write_plan(tmp_path, "cycles", wanted)
     (result,) = read_studies(tmp_path)
     assert commands(result, "out") == ["chase study cycles --data digits --rounds 60 --seeds 2 --out out"]
+
+
+def planned_by(line: str) -> set[tuple[int, str]]:
+    """What a printed command plans: part and name of every job."""
+    chase, study, name, *words = shlex.split(line)
+    assert (chase, study) == ("chase", "study")
+    given: dict[str, list[str]] = {}
+    for word in words:
+        if word.startswith("--"):
+            key = word
+            given.setdefault(key, [])
+        else:
+            given[key].append(word)
+    changes = {key: json.loads(value) for key, _, value in (text.partition("=") for text in given.get("--set", []))}
+    options = Options(
+        tuple(given["--data"][0].split(",")) if "--data" in given else (),
+        tuple(given.get("--arm", ())),
+        int(given.get("--rounds", ["0"])[0]),
+        int(given["--seeds"][0]),
+        int(given.get("--first-seed", ["0"])[0]),
+        float(given.get("--scale", ["1"])[0]),
+        changes,
+        "--no-labels" in given,
+    )
+    return {(job.part, job.name) for job in plan(find_study(name), options)}
+
+
+ASKED = {
+    "plain": Options(seeds=2),
+    "scaled": Options(seeds=1, first_seed=6, scale=0.2),
+    "changed": Options(seeds=1, changes={"momentum": 0.3}, no_labels=True),
+    "tested": Options(seeds=1, scale=0.3, changes={"test_limit": 77}),
+}
+
+
+@pytest.mark.parametrize("asked", ASKED)
+@pytest.mark.parametrize("name", sorted(STUDIES))
+def test_the_printed_commands_plan_exactly_the_runs_of_a_study(name: str, asked: str, tmp_path: Path) -> None:
+    wanted = plan(find_study(name), ASKED[asked])
+    write_plan(tmp_path, name, wanted)
+    (result,) = read_studies(tmp_path)
+    found = set().union(*map(planned_by, commands(result, "out")))
+    assert found == {(job.part, job.name) for job in wanted}
+
+
+def test_part_of_a_study_is_repeated_without_other_data_sets_in_its_parts(tmp_path: Path) -> None:
+    """``authors`` has another data set in each part: named, every part would get both."""
+    arms = ("FedRandom", "EV", "CHASe, all-global")
+    wanted = plan(find_study("authors"), Options((), arms, 60, 3))
+    write_plan(tmp_path, "authors", wanted)
+    (line,) = commands(read_studies(tmp_path)[0], "why")
+    assert line == (
+        "chase study authors --rounds 60 --seeds 3 --arm FedRandom --arm EV --arm 'CHASe, all-global' --out why"
+    )
+    assert planned_by(line) == {(job.part, job.name) for job in wanted}
+
+
+@pytest.mark.parametrize(("changes", "beside"), [({}, True), ({"partition": "dirichlet", "alpha": 0.1}, False)])
+def test_the_papers_figures_stand_beside_its_own_way_of_sharing_out_data(
+    changes: dict[str, Any], beside: bool, tmp_path: Path
+) -> None:
+    for data, expected in (("mnist", beside), ("cifar100", True)):  # the paper has CIFAR-100 by Dirichlet
+        directory = tmp_path / data
+        write_plan(directory, "ablation", plan(find_study("ablation"), Options((data,), seeds=1, changes=changes)))
+        (scene,) = read_studies(directory)[0].scenes
+        assert scene.beside_paper is expected
+
+
+def test_what_part_of_the_data_was_used_is_told_apart(tmp_path: Path) -> None:
+    """Else runs on part of the data would stand in a row with those on all of it."""
+    found = []
+    for number, options in enumerate(
+        (
+            Options(("mnist",), seeds=1),
+            Options(("mnist",), seeds=1, scale=0.3),
+            Options(("mnist",), seeds=1, changes=LESS),
+        )
+    ):
+        write_plan(tmp_path / str(number), "ablation", plan(find_study("ablation"), options))
+        (scene,) = read_studies(tmp_path / str(number))[0].scenes
+        group = Group("EV", scene.jobs[0].settings.model_dump(), MethodRuns("EV", []), changed(scene))
+        found.append((conditions(group), departures(scene), candidates([group], "mnist", Where("EV", {})) != []))
+    assert found == [
+        ("weights by labels", [], True),
+        ("weights by labels, 3,000 test samples, 30 % of the data", [], False),
+        ("weights by labels, 50 test samples", ["test_limit = 50"], False),
+    ]
 
 
 def test_a_run_that_another_study_ran_for_longer_is_cut(finished: Path, tmp_path: Path) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
@@ -22,17 +21,15 @@ from chase.cli.cluster import AddressOpt, OnOpt, check_on, jobs_on
 from chase.cli.groups_help import CommandGroup
 from chase.cli.options import SetOpt
 from chase.cli.progress import percent
+from chase.cli.study_notes import notes_on
 from chase.cli.terminal import print_table
 from chase.core.errors import SettingsError
 from chase.core.text import split_list
 from chase.report.cells import Cell
 from chase.report.tables import ReportTable, duration
-from chase.run.loop import CONFUSION, kept_as, round_of
 from chase.studies import recommend
 from chase.studies.catalog import all_studies, find_study
-from chase.studies.estimate import shortages_of
 from chase.studies.job import is_done
-from chase.studies.places import run_place, saved_lines
 from chase.studies.plan import (
     Options,
     StudyJob,
@@ -42,7 +39,6 @@ from chase.studies.plan import (
     plan,
     plan_file,
     read_plan,
-    rounds_for_a_request,
     write_plan,
 )
 from chase.studies.runner import Progress, Running, RunningJob, check, held, look, run_jobs, seconds_left
@@ -140,7 +136,7 @@ def study(
         show_plan(planned, workers, as_json, chosen)
         return
     progress = look(planned, wanted)  # before anything is written: the data may not be there
-    notes = [*foreseen(progress, chosen), *not_kept(planned, progress)]
+    notes = notes_on(planned, progress, chosen)
     start: Callable[[StudyPlan, Progress], RunningJob] = Running
     connect = jobs_on(on, address)
     if connect is not None:
@@ -238,7 +234,7 @@ def show_plan(work: StudyPlan, workers: int, as_json: bool, chosen: Study) -> No
     """What would run, arm by arm, and about how long it would take."""
     progress = {p.job.name: p for p in look(work, work.jobs, dry=True)}
     left = seconds_left(list(progress.values()), workers)
-    notes = [*foreseen(progress.values(), chosen), *not_kept(work, progress.values())]
+    notes = notes_on(work, progress.values(), chosen)
     if as_json:
         jobs = {name: {"state": p.state, "rounds": p.rounds, "seconds": p.left} for name, p in progress.items()}
         body = {"study": work.study, "jobs": jobs, "seconds": left, "missing": missing(progress.values())}
@@ -278,59 +274,6 @@ def show_plan(work: StudyPlan, workers: int, as_json: bool, chosen: Study) -> No
 def missing(progress: Iterable[Progress]) -> list[str]:
     """What stands in the way of jobs, each reason once."""
     return list(dict.fromkeys(p.problem for p in progress if p.state == "missing"))
-
-
-def foreseen(progress: Iterable[Progress], chosen: Study) -> list[str]:
-    """What the data cannot give, scene by scene and seed by seed, told by jobs that are to run and ask for labels.
-
-    Notes of seeds that differ in nothing but numbers are one, with the numbers of the first of them.
-    """
-    first: dict[str, dict[int, StudyJob]] = {}
-    for p in progress:
-        if p.state == "waiting" and p.job.settings.budget > 0:
-            first.setdefault(p.job.scene, {}).setdefault(p.job.settings.seed, p.job)
-    notes = []
-    for scene, jobs in first.items():
-        said: dict[str, list[tuple[int, str]]] = {}
-        for seed, job in jobs.items():
-            for text in shortages_of(job.settings):
-                said.setdefault(re.sub(r"\d+", "", text), []).append((seed, text))
-        for alike in said.values():
-            job = jobs[alike[0][0]]
-            advice = f" (--rounds {rounds_for_a_request(chosen, job)} or more)" if job.settings.form == "cycles" else ""
-            notes.append(f"{scene}{about_seeds(alike, len(jobs))}{advice}")
-    return notes
-
-
-def not_kept(work: StudyPlan, progress: Iterable[Progress]) -> list[str]:
-    """Which finished jobs have no confusion matrix of their last round, because their run had gone past it before."""
-    gone: dict[int, int] = {}
-    for p in progress:
-        settings, rounds = p.job.settings, p.job.settings.rounds
-        if p.state == "done" and p.rounds > rounds and settings.form != "isolated":
-            place = run_place(work.directory, p.job.name, rounds)
-            measured = saved_lines(place)[rounds - 1].get("test_accuracy") is not None
-            if measured and rounds != round_of(place / CONFUSION) and not (place / kept_as(rounds)).is_file():
-                gone[rounds] = gone.get(rounds, 0) + 1
-    return [
-        f"{count} {'run was' if count == 1 else 'runs were'} past round {rounds} already, and which classes the model "
-        "confused after that round was not kept: tables of errors and of the pull leave "
-        f"{'it' if count == 1 else 'them'} out. To have them there, run this study in a new directory (--out); all of "
-        "it then begins again."
-        for rounds, count in gone.items()
-    ]
-
-
-def about_seeds(said: Sequence[tuple[int, str]], total: int) -> str:
-    """A note of one kind: of all seeds that are to run, or of the first, with the others for which it holds too."""
-    (seed, text), *others = said
-    alike = len({each for _, each in said}) == 1
-    if len(said) == total and alike:
-        return f": {text}"
-    more = ", ".join(str(other) for other, _ in others)
-    how = "" if alike else "in other numbers "
-    also = f" ({how}for seed{'s' if len(others) > 1 else ''} {more} too)" if others else ""
-    return f", seed {seed}: {text}{also}"
 
 
 class StudyProgress:

@@ -63,7 +63,7 @@ def offline(name: str, reason: str) -> MissingData:
     return MissingData(
         f"'{name}' has no local copy and cannot be fetched ({reason}): run `chase data get {name}` where there is a "
         f"network, or put {local}/train.parquet and {local}/test.parquet into a directory and name it with "
-        "--data-dir or CHASE_DATA"
+        "--data-dir (--set data_dir=... in a study) or CHASE_DATA"
     )
 
 

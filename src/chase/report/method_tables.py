@@ -26,6 +26,7 @@ from chase.report.statistics import (
     interval,
     label_area,
     last_shared_round,
+    of_shared_seeds,
     reached,
 )
 from chase.report.tables import ReportTable, some_rounds
@@ -211,8 +212,7 @@ def brief(methods: Sequence[MethodRuns], base: MethodRuns) -> list[list[Cell]]:
 def both_means(methods: Sequence[MethodRuns], label: str, base: MethodRuns, of_run: OfRun) -> tuple[float, float]:
     """A method's mean and the base's over the seeds that both have; over each one's own where there is none."""
     method = next(m for m in methods if m.label == label)
-    shared = {run.seed for run in method.runs} & {run.seed for run in base.runs}
-    own, theirs = ([of_run(r) for r in m.runs if r.seed in shared or not shared] for m in (method, base))
+    own, theirs = ([of_run(run) for run in m.runs] for m in of_shared_seeds((method, base)))
     return float(np.mean(own)), float(np.mean(theirs))
 
 

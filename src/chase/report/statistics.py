@@ -7,7 +7,7 @@ seed. Below ``TEST_FROM`` seeds only intervals are given; from there on a paired
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.special import stdtrit
@@ -140,6 +140,14 @@ def last_shared_round(methods: Sequence[MethodRuns]) -> int:
         done = {int(r) for r in run.rounds[np.isfinite(run.series("test_accuracy"))]}
         shared = done if shared is None else shared & done
     return max(shared or {0})
+
+
+def of_shared_seeds(methods: Sequence[MethodRuns]) -> list[MethodRuns]:
+    """Methods with the runs of the seeds that all have: a mean over others differs by their partitions. All if none."""
+    if not methods:
+        return []
+    shared = set.intersection(*(set(method.seeds) for method in methods))
+    return [replace(m, runs=[run for run in m.runs if run.seed in shared or not shared]) for m in methods]
 
 
 def accuracy_after(round: int, main: str = "accuracy") -> OfRun:

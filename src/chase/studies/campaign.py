@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from chase.studies.catalog import find_study
-from chase.studies.plan import Options, plan
+from chase.studies.plan import Options, StudyJob, plan
+from chase.studies.repeat import command
 from chase.studies.results import StudyResult
 
 
@@ -22,13 +24,12 @@ class Planned:
     @property
     def command(self) -> str:
         """Without a directory."""
-        o = self.options
-        words = [f"chase study {self.study}"]
-        words += [f"--data {','.join(o.data)}"] if o.data else []
-        words += [f"--arm {arm}" for arm in o.arms]
-        words += [f"--rounds {o.rounds}"] if o.rounds else []
-        words += [f"--seeds {o.seeds}", *(f"--set {key}={value}" for key, value in o.changes.items())]
-        return " ".join(words)
+        return command(self.study, self.options)
+
+    @cached_property
+    def jobs(self) -> list[StudyJob]:
+        """What it runs."""
+        return plan(find_study(self.study), self.options)
 
 
 BOTH, SHORT, ALONE = ("mnist", "cifar10"), ("FedRandom",), ("isolated",)
@@ -66,7 +67,7 @@ def left(studies: Sequence[StudyResult]) -> list[tuple[Planned, int, int]]:
                     done[job.name] = max(done.get(job.name, 0), job.settings.rounds)
     counted = []
     for planned in CAMPAIGN:
-        jobs = plan(find_study(planned.study), planned.options)
+        jobs = planned.jobs
         counted.append((planned, sum(done.get(job.name, 0) >= job.settings.rounds for job in jobs), len(jobs)))
         if not counted[0][1]:
             return []

@@ -13,7 +13,7 @@ from chase.report.holdings import held_drawing
 from chase.report.requests_section import chance_share, evenness, picks, so_far
 from chase.report.runs import MethodRuns, Numbers, Quantity, RunData, clock, metric
 from chase.report.sections import round_numbers
-from chase.report.statistics import accuracy_after, last_shared_round
+from chase.report.statistics import accuracy_after, last_shared_round, of_shared_seeds
 from chase.report.style import Fill
 from chase.studies.results import StudyResult
 
@@ -83,7 +83,7 @@ def seconds_per_round(methods: Sequence[MethodRuns]) -> Drawing:
 def final_accuracy(methods: Sequence[MethodRuns]) -> Drawing:
     """Accuracy after the last shared round, arm by arm."""
     end = last_shared_round(methods)
-    found = [method_tables.of_runs(m, accuracy_after(end)) for m in methods]
+    found = [method_tables.of_runs(m, accuracy_after(end)) for m in of_shared_seeds(methods)]
     title = f"Accuracy after round {end}"
     axis, names, at = places([m.label for m in methods])
     svg = charts.values(title, "accuracy (%)", axis, names, at, [charts.Series("accuracy", at, found)])

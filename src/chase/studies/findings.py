@@ -10,7 +10,7 @@ from chase.report import method_tables
 from chase.report.cells import number
 from chase.report.client_results import client_accuracies
 from chase.report.runs import MethodRuns, RunData, Values, clock
-from chase.report.statistics import OfRun, accuracy_after
+from chase.report.statistics import OfRun, accuracy_after, of_shared_seeds
 from chase.studies import paper
 from chase.studies.results import SceneResult
 from chase.studies.scene_tables import departures, why_not
@@ -49,7 +49,7 @@ def paper_findings(result: SceneResult) -> list[str]:
     if result.jobs[0].settings.data_share < 1 or departures(result):
         return []
     parts = []
-    for method in result.methods:
+    for method in of_shared_seeds(result.methods):
         theirs = paper.accuracy(result.data, result.papers.get(method.label, ""))
         if theirs and not why_not(result, method.label):
             ours = method_tables.of_runs(method, accuracy_after(reached[-1])).mean

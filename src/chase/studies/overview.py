@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from chase.report.cells import NONE, Cell, number, with_interval
-from chase.report.statistics import TEST_FROM, interval
+from chase.report.statistics import TEST_FROM, interval, of_shared_seeds
 from chase.report.tables import ReportTable
 from chase.studies import paper
 from chase.studies.hypotheses import ALL_GLOBAL, CHASE, EV, NO_LABELS, RANDOM, Hypothesis
@@ -59,6 +59,8 @@ def in_words(key: str, value: Any) -> str:
         "budget": lambda: f"{value} labels per request",
         "behaviour": lambda: "all clients label equally much" if value == "free" else str(value),
         "partition": lambda: "shared shards" if value == "shards-reference" else said(key, value),
+        "data_share": lambda: f"{100 * value:g} % of the data",
+        "test_limit": lambda: f"{value:,} test samples",
     }
     return words[key]() if key in words else said(key, value)
 
@@ -89,10 +91,11 @@ def main_table(groups: Sequence[Group]) -> ReportTable | None:
 def scene_row(data: str, words: str, rounds: int, groups: Sequence[Group]) -> list[Cell]:
     """Means of one scene over the seeds that all its arms have; over each arm's own where they share none."""
     by_arm = {group.arm: group for group in groups}
-    shared = set.intersection(*({run.seed for run in group.method.runs} for group in groups))
+    shared = set.intersection(*(set(group.method.seeds) for group in groups))
+    methods = {method.label: method for method in of_shared_seeds([group.method for group in groups])}
     cells: list[Cell] = []
     for arm in ARMS:
-        runs = [r for r in by_arm[arm].method.runs if r.seed in shared or not shared] if arm in by_arm else []
+        runs = methods[arm].runs if arm in methods else []
         values = np.array([last_rounds(run, rounds) for run in runs])
         cells.append(with_interval(interval(values).within(0, 100)) if runs else NONE)
     wanted = min(group.planned for group in by_arm.values())

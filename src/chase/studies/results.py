@@ -10,7 +10,7 @@ from pathlib import Path
 from chase.core.errors import RunDirectoryError
 from chase.report.runs import MethodRuns, RunData, is_run, read_json, read_run
 from chase.run.metrics import stop_reason
-from chase.settings import Settings
+from chase.settings import Settings, load, presets
 from chase.studies.catalog import all_studies
 from chase.studies.places import run_place
 from chase.studies.plan import StudyJob, StudyPlan, plans_in
@@ -59,7 +59,8 @@ class SceneResult:
     def beside_paper(self) -> bool:
         """Whether the paper's tables are of this scene: ReCo, the paper's way of sharing out data or its authors'."""
         settings = self.jobs[0].settings
-        return settings.behaviour == "ReCo" and settings.partition != "iid" and settings.form != "cycles"
+        shared_out = {load(self.data).partition, "shards-reference"} if self.data in presets() else set()
+        return settings.behaviour == "ReCo" and settings.partition in shared_out and settings.form != "cycles"
 
 
 @dataclass(frozen=True)

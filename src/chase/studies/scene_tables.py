@@ -7,7 +7,7 @@ from typing import Any
 from chase.report import method_tables
 from chase.report.cells import Cell, Number, number, with_interval
 from chase.report.runs import MethodRuns, clock
-from chase.report.statistics import accuracy_after, interval, last_shared_round, paired
+from chase.report.statistics import accuracy_after, interval, last_shared_round, of_shared_seeds, paired
 from chase.report.table_files import comparison_tables
 from chase.report.tables import ReportTable, said
 from chase.run.record import NO_EFFECT
@@ -36,7 +36,7 @@ def paper_table(result: SceneResult) -> ReportTable | None:
     known = False
     if last_shared_round(result.methods) < paper.ROUNDS[0]:
         return None
-    for method in result.methods:
+    for method in of_shared_seeds(result.methods):
         theirs = paper.accuracy(result.data, result.papers.get(method.label, "")) if result.beside_paper else {}
         known = known or bool(theirs)
         ours = [with_interval(method_tables.of_runs(method, accuracy_after(r)).within(0, 100)) for r in paper.ROUNDS]
@@ -72,6 +72,10 @@ def variant_table(result: SceneResult) -> ReportTable | None:
 def paper_notes(result: SceneResult) -> list[str]:
     """What must be said beside the paper's figures."""
     settings, notes = result.jobs[0].settings, []
+    shared = of_shared_seeds(result.methods)
+    if [m.seeds for m in shared] != [m.seeds for m in result.methods]:
+        seeds = ", ".join(map(str, shared[0].seeds))
+        notes.append(f"Ours beside the paper: only seeds that all methods have finished ({seeds}).")
     for method in result.methods:
         why = why_not(result, method.label)
         if why:
@@ -93,21 +97,26 @@ def paper_notes(result: SceneResult) -> list[str]:
     return notes
 
 
-NOT_NAMED = NO_EFFECT | {"seed", "data_share", "test_limit"}
-"""Settings that have notes of their own or decide no result."""
+NOT_NAMED = NO_EFFECT | {"seed"}
+"""Settings that decide no result, or what a mean is taken over."""
 
 
 def departures(result: SceneResult) -> list[str]:
-    """Settings of a scene that are not those of the paper's preset for the data with the arm on top."""
+    """Settings of a scene that are not those of the paper's preset for the data with the arm on top.
+
+    Authors' shards and a share of the data have notes of their own, and a share brings its number of test samples.
+    """
+    found = changed(result)
+    noted = {"data_share", "test_limit"} if "data_share" in found else set()
     return [
         f"{key} = {said(value)}"
-        for key, value in changed(result).items()
-        if (key, value) != ("partition", "shards-reference")
+        for key, value in found.items()
+        if key not in noted and (key, value) != ("partition", "shards-reference")
     ]
 
 
 def changed(result: SceneResult) -> dict[str, Any]:
-    """The same by name, with their values; nothing where the data has no preset."""
+    """All settings that are not the preset's, with their values; nothing where the data has no preset."""
     job = result.jobs[0]
     arm = next((arm.changes for arm in result.part.arms if arm.label == job.arm), None)
     if arm is None or result.data not in presets():

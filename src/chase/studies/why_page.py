@@ -34,7 +34,7 @@ from chase.studies.hypothesis_tests import (
 )
 from chase.studies.observations import most_willing, never_together, pulled, zero_share
 from chase.studies.overview import SHORTEST, WEIGHTS, name_of_data, place_of
-from chase.studies.results import SceneResult, StudyResult
+from chase.studies.results import SceneResult, StudyResult, key_of_run
 from chase.studies.study_page import folded
 from chase.studies.verdict_grid import in_short
 
@@ -355,12 +355,21 @@ def of_scene(scene: SceneResult) -> dict[str, Drawing]:
     }
 
 
+CONTINUE_NOTE = """Run a command in a copy of this directory: `--out` names where the runs that it shares are, or a new
+directory.
+"""
+
+
 def missing(studies: Sequence[StudyResult]) -> str:
     """Which runs are still to come: of the campaign, where it has begun, command by command, else scene by scene."""
     campaign = left(studies)
-    named = {planned.study for planned in CAMPAIGN} if campaign else set()
-    lines = [f"- `{planned.command}`: {done} of {total} runs are finished" for planned, done, total in campaign]
-    for result in studies:
-        for scene in result.scenes if result.study.name not in named else ():
-            lines += [f"- {scene.title}: {text}" for text in unfinished(scene)]
-    return "## What is missing\n\n" + "\n".join(lines) + "\n" if lines else ""
+    named = {key_of_run(job) for planned in CAMPAIGN for job in planned.jobs} if campaign else set()
+    lines = [
+        f"- `{planned.command} --out {planned.directory}`: {done} of {total} runs are finished"
+        for planned, done, total in campaign
+    ]
+    for scene in (scene for result in studies for scene in result.scenes):
+        others = [job for job in scene.jobs if job.name not in scene.finished and key_of_run(job) not in named]
+        lines += [f"- {scene.title}: {text}" for text in unfinished(scene)] if others else []
+    note = f"\n{CONTINUE_NOTE}" if campaign else ""
+    return "## What is missing\n\n" + "\n".join(lines) + "\n" + note if lines else ""
