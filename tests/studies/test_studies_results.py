@@ -196,6 +196,15 @@ def test_the_printed_commands_plan_exactly_the_runs_of_a_study(name: str, asked:
     assert found == {(job.part, job.name) for job in wanted}
 
 
+def test_data_sets_with_other_seeds_have_a_command_each(tmp_path: Path) -> None:
+    write_plan(tmp_path, "ablation", plan(find_study("ablation"), Options(("mnist",), rounds=200, seeds=6)))
+    write_plan(tmp_path, "ablation", plan(find_study("ablation"), Options(("cifar10",), rounds=200, seeds=3)))
+    assert commands(read_studies(tmp_path)[0], "why") == [
+        "chase study ablation --data mnist --rounds 200 --seeds 6 --out why",
+        "chase study ablation --data cifar10 --rounds 200 --seeds 3 --out why",
+    ]
+
+
 def test_part_of_a_study_is_repeated_without_other_data_sets_in_its_parts(tmp_path: Path) -> None:
     """``authors`` has another data set in each part: named, every part would get both."""
     arms = ("FedRandom", "EV", "CHASe, all-global")

@@ -28,13 +28,24 @@ def commands(result: StudyResult, out: str) -> list[str]:
         for job in scene.jobs:
             scale, changes = user_changes(job, scene.part)
             groups.setdefault((rounds_option(job, scene.part), scale, json.dumps(changes)), []).append(job)
+    alike = {(*key, seeds): some for key, jobs in groups.items() for seeds, some in by_seeds(jobs).items()}
     lines = []
-    for (rounds, scale, given), jobs in groups.items():
+    for (rounds, scale, given, _), jobs in alike.items():
         options = options_of(result.study, jobs, Options(rounds=rounds, scale=scale, changes=json.loads(given)))
         files = {preset: f"{out}/{Path(preset).name}" for preset in options.data if preset not in presets()}
         typed = replace(options, data=tuple(files.get(preset, preset) for preset in options.data))
         lines.append(command(result.study.name, typed, out))
     return lines
+
+
+def by_seeds(jobs: Sequence[StudyJob]) -> dict[tuple[int, int], list[StudyJob]]:
+    """Jobs by the first and last seed of their data set: a command has the same seeds for all that it names."""
+    found: dict[tuple[int, int], list[StudyJob]] = {}
+    for preset in dict.fromkeys(map(preset_of, jobs)):
+        own = [job for job in jobs if preset_of(job) == preset]
+        seeds = [job.settings.seed for job in own]
+        found.setdefault((min(seeds), max(seeds)), []).extend(own)
+    return found
 
 
 def options_of(study: Study, jobs: Sequence[StudyJob], given: Options) -> Options:
