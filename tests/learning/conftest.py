@@ -9,10 +9,10 @@ from compiled_kernel import kernel_with
 
 from chase.learning.fused import network
 from chase.learning.native.choice import Kernels, Wanted
-from chase.learning.native.kernel import ANY, AVX2
+from chase.learning.native.kernel import PATHS
 
 
-@pytest.fixture(params=["fused", "compiled, AVX2", "compiled, portable"])
+@pytest.fixture(params=["fused", *PATHS.values()])
 def each_kernel(request: pytest.FixtureRequest) -> Iterator[None]:
     """What ``auto`` means, one after the other."""
     kind: Kernels = "fused" if request.param == "fused" else "compiled"
@@ -23,6 +23,6 @@ def each_kernel(request: pytest.FixtureRequest) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(network, "chosen", chosen)
         if kind == "compiled":
-            found = kernel_with(AVX2 if request.param.endswith("AVX2") else ANY)
+            found = kernel_with(next(path for path, name in PATHS.items() if name == request.param))
             patch.setattr(network, "kernel", lambda: found)
         yield

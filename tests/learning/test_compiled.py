@@ -1,4 +1,4 @@
-"""The compiled kernel: any geometry, any batch, both sets of instructions, threads and forks; and where it is not."""
+"""The compiled kernel: any geometry, any batch, all sets of instructions, threads and forks; and where it is not."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from chase.learning.fused.compiled import CompiledNet
 from chase.learning.fused.form import Form
 from chase.learning.native import kernel as kernel_room
 from chase.learning.native.choice import chosen
-from chase.learning.native.kernel import ANY, AVX2, NoKernel, load
+from chase.learning.native.kernel import ANY, AVX2, AVX512, NoKernel, load
 from chase.models.catalog import NetSpec, build
 from chase.models.layers import MaskSource
 
@@ -115,7 +115,7 @@ def pair(geometry: Geometry, path: int) -> tuple[FusedNet, CompiledNet]:
     return fused, CompiledNet(convs, linears, geometry.size, geometry.form, geometry.pads, kernel_with(path))
 
 
-@pytest.mark.parametrize("path", [AVX2, ANY])
+@pytest.mark.parametrize("path", [AVX512, AVX2, ANY])
 @given(geometry=geometries())
 def test_any_geometry_gives_what_the_fused_steps_give(path: int, geometry: Geometry) -> None:
     fused, compiled = pair(geometry, path)
@@ -127,7 +127,7 @@ def test_any_geometry_gives_what_the_fused_steps_give(path: int, geometry: Geome
     assert own_losses == pytest.approx(losses, rel=1e-4, abs=1e-6)
 
 
-@pytest.mark.parametrize("path", [AVX2, ANY])
+@pytest.mark.parametrize("path", [AVX512, AVX2, ANY])
 @given(geometry=geometries())
 def test_outputs_are_those_of_the_layers(path: int, geometry: Geometry) -> None:
     convs, linears = geometry.layers()
@@ -167,12 +167,24 @@ def in_steps(geometry: Geometry, path: int, at_once: bool) -> tuple[bytes, list[
     return net.theta.numpy().tobytes() + net.velocity.numpy().tobytes(), losses
 
 
-@pytest.mark.parametrize("path", [AVX2, ANY])
+@pytest.mark.parametrize("path", [AVX512, AVX2, ANY])
 @given(geometry=geometries())
 def test_steps_in_one_call_have_the_bits_of_single_steps(path: int, geometry: Geometry) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(compiled, "CALLS", 3)
         assert in_steps(geometry, path, at_once=True) == in_steps(geometry, path, at_once=False)
+
+
+@given(geometry=geometries())
+def test_avx512_has_the_bits_of_avx2(geometry: Geometry) -> None:
+    """So a run goes on with the same figures on another processor."""
+    (wide, wide_losses), (narrow, losses) = (in_steps(geometry, path, at_once=True) for path in (AVX512, AVX2))
+    assert (wide, wide_losses) == (narrow, losses)
+    wide_net, narrow_net = (pair(geometry, path)[1] for path in (AVX512, AVX2))
+    x = images(geometry, 37)
+    for net in (wide_net, narrow_net):
+        net.load()
+    assert torch.equal(wide_net.outputs(wide_net.prepare(x)), narrow_net.outputs(narrow_net.prepare(x)))
 
 
 @given(geometry=geometries())
@@ -198,7 +210,7 @@ def small(path: int = AVX2) -> CompiledNet:
     return made
 
 
-@pytest.mark.parametrize("path", [AVX2, ANY])
+@pytest.mark.parametrize("path", [AVX512, AVX2, ANY])
 def test_the_bits_of_an_output_do_not_depend_on_the_pass(path: int) -> None:
     net = small(path)
     samples = net.prepare(torch.randn(37, 1, 28, 28, generator=torch.Generator().manual_seed(0)))

@@ -15,7 +15,7 @@ INLINE void NAME(gather_block)(const float *images, const Place *list, int64_t c
     }
     for (int64_t i = 0; i < count; i++) {
         const float *patch = images + list[i].at;
-        V gradient = NAME(all)(list[i].gradient);
+        V gradient = LANED(all)(list[i].gradient);
         UNROLL
         for (int r = 0; r < rows; r++) {
             UNROLL
@@ -54,7 +54,7 @@ INLINE void NAME(spread_block)(const Place *list, int64_t count, const float *we
     for (int v = 0; v < vectors; v++) upper[v] = LOAD(to + 8 * v), lower[v] = LOAD(to + stride + 8 * v);
     for (int64_t i = 0; i < count; i++) {
         const float *w = weights + list[i].at;
-        V gradient = NAME(all)(list[i].gradient);
+        V gradient = LANED(all)(list[i].gradient);
         UNROLL
         for (int v = 0; v < vectors; v++) {
             upper[v] += gradient * LOAD(w + 8 * v);

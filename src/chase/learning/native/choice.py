@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from chase.learning.native.kernel import AVX2, NoKernel, kernel
+from chase.learning.native.kernel import ANY, NoKernel, kernel
 
 Kernels = Literal["compiled", "fused", "plain"]
 Wanted = Literal["auto", "compiled", "fused", "plain"]
@@ -28,7 +28,7 @@ def chosen(wanted: Wanted) -> Kernels:
     """
     if wanted == "auto":
         try:
-            return "compiled" if kernel().path == AVX2 else "fused"
+            return "fused" if kernel().path == ANY else "compiled"
         except NoKernel:
             return "fused"
     if wanted == "compiled":
@@ -42,6 +42,6 @@ def here() -> str:
         found = kernel()
     except NoKernel as error:
         return f"auto = fused, because the compiled kernel {error}"
-    if found.path == AVX2:
-        return "auto = compiled, for processors with AVX2"
-    return "auto = fused, because this processor has no AVX2, without which the compiled kernel is slower"
+    if found.path == ANY:
+        return "auto = fused, because this processor has no AVX2, without which the compiled kernel is slower"
+    return f"auto = compiled, for processors with {found.name}"

@@ -1,88 +1,32 @@
 /* A convolution with ReLU and 2x2 max-pooling, forward. Included once for each instruction set.
 
-A vector holds eight neighbours of (column of the pooled map, sample), so no lane is lost whatever the batch. Columns of
-the input are stored by parity: the four values of a window are then four sums over shifted vectors, which stay in
-registers from the first product to the pooled value. */
+A vector holds neighbours of (column of the pooled map, sample), so no lane is lost whatever the batch. Columns of the
+input are stored by parity: the four values of a window are then four sums over shifted vectors, which stay in registers
+from the first product to the pooled value. Every sum is taken in one order, whatever the number of lanes and of outputs
+at a time: all instruction sets with FMA give the same bits. */
 
-/* the weights as `windows` reads them: (pair of outputs, channel, kernel row, kernel column, output of the pair) */
+/* how many outputs come next: OUTS while there are as many, then two, then one */
+static inline int64_t NAME(together)(int64_t left) { return left >= OUTS ? OUTS : left >= 2 ? 2 : 1; }
+
+/* the weights as `windows` reads them: (outputs together, channel, kernel row, kernel column, output of these) */
 static void NAME(pack)(const Convolution *c) {
     int64_t taps = c->kernel * c->kernel;
     float *to = c->packed;
-    for (int64_t o = 0; o < c->out; o += 2)
+    for (int64_t o = 0, some; o < c->out; o += some) {
+        some = NAME(together)(c->out - o);
         for (int64_t i = 0; i < c->channels; i++)
             for (int64_t t = 0; t < taps; t++)
-                for (int64_t p = o; p < o + 2 && p < c->out; p++) *to++ = c->weight[(p * taps + t) * c->channels + i];
-}
-
-/* sums[2 * row + column in the window][output] of eight windows */
-INLINE void NAME(windows)(const float *x, const float *w, int64_t channels, int k, int64_t plane, int64_t row,
-                          int64_t half, int64_t n, int outs, V sums[4][2]) {
-    for (int64_t c = 0; c < channels; c++, x += plane) {
-        const float *even = x;
-        for (int ky = 0; ky < k; ky++, even += row) {
-            const float *odd = even + half, *even_below = even + row, *odd_below = odd + row;
-            UNROLL
-            for (int kx = 0; kx < k; kx++, w += outs) {
-                int64_t left = (kx >> 1) * n, right = ((kx + 1) >> 1) * n;
-                V x00 = LOAD((kx & 1 ? odd : even) + left), x01 = LOAD((kx & 1 ? even : odd) + right);
-                V x10 = LOAD((kx & 1 ? odd_below : even_below) + left);
-                V x11 = LOAD((kx & 1 ? even_below : odd_below) + right);
-                UNROLL
-                for (int o = 0; o < outs; o++) {
-                    V weight = NAME(all)(w[o]);
-                    sums[0][o] += x00 * weight;
-                    sums[1][o] += x01 * weight;
-                    sums[2][o] += x10 * weight;
-                    sums[3][o] += x11 * weight;
-                }
-            }
-        }
-    }
-}
-
-/* eight windows of `outs` outputs from `o` on -> net->row, and which value was largest */
-INLINE void NAME(pooled)(const Net *net, const Convolution *c, const float *x, const float *w, int k, int outs,
-                         int64_t o, int64_t r, int64_t lane, int train) {
-    int64_t n = net->batch, half = c->width / 2 * n, lanes = c->columns * n;
-    V sums[4][2];
-    UNROLL
-    for (int i = 0; i < outs; i++) sums[0][i] = sums[1][i] = sums[2][i] = sums[3][i] = (V){};
-    NAME(windows)(x + lane, w, c->channels, k, c->height * 2 * half, 2 * half, half, n, outs, sums);
-    UNROLL
-    for (int i = 0; i < outs; i++, o++) {
-        if (c->bytes) { /* dropped: below whatever is kept, and 0 after the ReLU where nothing is kept */
-            const V gone = NAME(all)(-1e30f);
-            int64_t all = c->out * c->rows * lanes, at = (o * c->rows + r) * lanes + lane;
-            sums[0][i] = PICK(NAME(bits)(c->bytes, at), sums[0][i], gone);
-            sums[2][i] = PICK(NAME(bits)(c->bytes, at + all), sums[2][i], gone);
-            sums[1][i] = PICK(NAME(bits)(c->bytes, at + 2 * all), sums[1][i], gone);
-            sums[3][i] = PICK(NAME(bits)(c->bytes, at + 3 * all), sums[3][i], gone);
-        }
-        V most = sums[0][i];
-        I where = {};
-        UNROLL
-        for (int j = 1; j < 4; j++) { /* of equal values the first, as in torch */
-            I more = sums[j][i] > most;
-            most = PICK(more, sums[j][i], most);
-            if (train) where = (more & j) | (~more & where);
-        }
-        most += c->bias[o];
-        STORE(net->row + o * c->stride + lane, PICK(most < 0, (V){}, most));
-        if (train)
-            *(NAME(octets) *)(c->chosen + (o * c->rows + r) * c->stride + lane) =
-                __builtin_convertvector(where, NAME(octets));
+                for (int64_t p = o; p < o + some; p++) *to++ = c->weight[(p * taps + t) * c->channels + i];
     }
 }
 
 INLINE void NAME(row_of)(const Net *net, const Convolution *c, const float *input, int k, int64_t r, int train) {
     const float *x = input + 2 * r * c->width * net->batch;
-    int64_t taps = c->channels * c->kernel * c->kernel;
-    for (int64_t lane = 0; lane < c->columns * net->batch; lane += 8) {
-        const float *w = c->packed;
-        int64_t o = 0;
-        for (; o + 2 <= c->out; o += 2, w += 2 * taps) NAME(pooled)(net, c, x, w, k, 2, o, r, lane, train);
-        if (o < c->out) NAME(pooled)(net, c, x, w, k, 1, o, r, lane, train);
-    }
+    int64_t lane = 0;
+#ifdef WIDE
+    for (; lane + 8 < c->columns * net->batch; lane += 16) NAME(outputs_16)(net, c, x, k, r, lane, train);
+#endif
+    for (; lane < c->columns * net->batch; lane += 8) NAME(outputs_8)(net, c, x, k, r, lane, train);
 }
 
 /* one row of the pooled map of all outputs and samples -> net->row */
@@ -122,11 +66,17 @@ TARGET static void NAME(front)(const Net *net, int train, int keep) {
                 int64_t y = r + net->pad, x = c + net->pad;
                 const float *from = net->row + o * first->stride + c * n;
                 float *to = net->middle + (((o * second->height + y) * 2 + (x & 1)) * half + x / 2) * n;
-                float *image = net->middle_images + (y * second->width + x) * channels + o;
-                for (int64_t b = 0; b < n; b++) to[b] = scale * from[b];
-                if (keep)
-                    for (int64_t b = 0; b < n; b++) image[b * size] = to[b];
+                int64_t b = 0;
+                for (; b + 8 <= n; b += 8) STORE(to + b, LOAD(from + b) * scale);
+                for (; b < n; b++) to[b] = scale * from[b];
             }
+        if (keep)
+            for (int64_t b = 0; b < n; b++)
+                for (int64_t c = 0; c < first->columns; c++) {
+                    const float *from = net->row + c * n + b;
+                    float *image = net->middle_images + b * size + ((r + net->pad) * second->width + c + net->pad) * channels;
+                    for (int64_t o = 0; o < channels; o++) image[o] = scale * from[o * first->stride];
+                }
     }
     for (int64_t r = 0; r < second->rows; r++) {
         NAME(row)(net, second, net->middle, r, train);

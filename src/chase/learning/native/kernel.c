@@ -2,7 +2,8 @@
 
 Built without Python.h and called through ctypes (kernel.py). All memory belongs to the caller and there is no
 state here, so several threads and forked processes can compute at once. Everything is compiled twice: for processors
-with AVX2 and FMA, and for any other; `path` says which is used, `best_path` which one this machine has. */
+with AVX2 and FMA, and for any other; the forward pass of convolutions also for those with AVX-512, with the same bits
+as with AVX2. `path` says which is used, `best_path` which one this machine has. */
 
 #include <math.h>
 #include <string.h>
@@ -11,21 +12,37 @@ with AVX2 and FMA, and for any other; `path` says which is used, `best_path` whi
 
 #if (defined(__x86_64__) || defined(__i386__)) && defined(__GNUC__)
 #define HAS_AVX2 1
+#define OUTS 2
 #define TARGET __attribute__((target("avx2,fma")))
 #define NAME(x) x##_avx2
 #include "kernels.h"
 #undef TARGET
 #undef NAME
+#undef OUTS
+
+#define WIDE 1
+#define OUTS 4
+#define TARGET __attribute__((target("avx512f,avx512vl,avx512dq,avx512bw,avx2,fma")))
+#define NAME(x) x##_avx512
+#include "kernels.h"
+#undef TARGET
+#undef NAME
+#undef OUTS
+#undef WIDE
 #endif
 
+#define OUTS 2
 #define TARGET
 #define NAME(x) x##_any
 #include "kernels.h"
+#undef OUTS
 
 #ifdef HAS_AVX2
-#define CALL(name, path, ...) ((path) == 1 ? name##_avx2(__VA_ARGS__) : name##_any(__VA_ARGS__))
+#define CALL(name, path, ...) ((path) ? name##_avx2(__VA_ARGS__) : name##_any(__VA_ARGS__))
+#define CALL_WIDE(name, path, ...) ((path) == 2 ? name##_avx512(__VA_ARGS__) : CALL(name, path, __VA_ARGS__))
 #else
 #define CALL(name, path, ...) ((void)(path), name##_any(__VA_ARGS__))
+#define CALL_WIDE CALL
 #endif
 
 #define EXPORT __attribute__((visibility("default")))
@@ -37,11 +54,15 @@ with AVX2 and FMA, and for any other; `path` says which is used, `best_path` whi
 /* the hash of the sources that this was built from: what was built from others is not used */
 EXPORT const char *chase_sources(void) { return CHASE_SOURCES; }
 
-/* 1: AVX2 and FMA, 0: any processor */
+/* 2: AVX-512 (of the year 2017: F, VL, DQ, BW), 1: AVX2 and FMA, 0: any processor */
 EXPORT int64_t chase_best_path(void) {
 #ifdef HAS_AVX2
     __builtin_cpu_init();
-    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+    if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma")) return 0;
+    return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&
+                   __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bw")
+               ? 2
+               : 1;
 #else
     return 0;
 #endif
@@ -60,13 +81,20 @@ EXPORT int64_t chase_fill(const Net *net, const float *samples, int64_t total, c
 
 /* weights as the forward pass reads them, for several passes with the same parameters */
 EXPORT void chase_pack(const Net *net, int64_t path) {
-    CALL(pack, path, &net->first);
-    CALL(pack, path, &net->second);
+    CALL_WIDE(pack, path, &net->first);
+    CALL_WIDE(pack, path, &net->second);
+}
+
+static void forward(const Net *net, int64_t path, int train, int keep_middle) {
+    if (net->planes == net->own_planes)
+        CALL_WIDE(lay_out, path, &net->first, net->images, net->image_stride, net->batch, net->own_planes);
+    CALL_WIDE(front, path, net, train, keep_middle);
+    CALL(linears, path, net);
 }
 
 /* images, or planes that are ready, -> logits; with `train` all that a backward pass needs */
 EXPORT void chase_forward(const Net *net, int64_t path, int64_t train, int64_t keep_middle) {
-    CALL(forward, path, net, (int)train, (int)keep_middle);
+    forward(net, path, (int)train, (int)keep_middle);
 }
 
 /* the gradient of the logits -> parameters after a step of SGD */
@@ -160,7 +188,7 @@ EXPORT void chase_prepare(const Convolution *c, const float *images, int64_t n, 
 
 /* n images (height, width, channels) -> planes */
 EXPORT void chase_lay_out(const Convolution *c, int64_t path, const float *images, int64_t n, float *planes) {
-    CALL(lay_out, path, c, images, c->height * c->width * c->channels, n, planes);
+    CALL_WIDE(lay_out, path, c, images, c->height * c->width * c->channels, n, planes);
 }
 
 /* passes of one size without dropout; `planes` of each -> logits of all, after `chase_pack` */
@@ -169,7 +197,7 @@ EXPORT void chase_passes(const Net *net, int64_t path, const float *const *plane
     Net each = *net;
     for (int64_t i = 0; i < count; i++, logits += net->batch * last->out) {
         each.planes = planes[i];
-        CALL(forward, path, &each, 0, 0);
+        forward(&each, path, 0, 0);
         memcpy(logits, last->values, net->batch * last->out * sizeof(float));
     }
 }

@@ -19,8 +19,9 @@ SLACK = 64
 """Floats of room after every buffer of the kernel: vectors may be read beyond its end."""
 MOST_FLOATS = 1 << 30
 """A buffer is smaller than this: places in it are numbers of 32 bits."""
-AVX2, ANY = 1, 0
-PATHS = {AVX2: "AVX2", ANY: "portable"}
+AVX512, AVX2, ANY = 2, 1, 0
+PATHS = {AVX512: "AVX-512", AVX2: "AVX2", ANY: "portable"}
+"""Sets of instructions. The first two give the same bits: a run may begin with one and continue with the other."""
 
 
 class Convolution(Structure):

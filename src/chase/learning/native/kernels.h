@@ -1,16 +1,32 @@
-/* All kernels for one instruction set: TARGET and NAME say which. */
+/* All kernels for one instruction set: TARGET and NAME say which. OUTS: outputs of a convolution that are summed at a
+time; WIDE: vectors of sixteen floats in the forward pass of convolutions, and nothing else but what it needs. */
 
+#define V LANED(floats)
+#define I LANED(ints)
+#define LOAD(p) (*(const V *)(p))
+#define STORE(p, v) (*(V *)(p) = (v))
+#define UNROLL _Pragma("GCC unroll 8")
+#define INLINE static inline __attribute__((always_inline)) TARGET
+
+/* a where the mask is set, else b */
+#define PICK(mask, a, b) ((V)(((mask) & (I)(a)) | (~(mask) & (I)(b))))
+
+#ifdef WIDE
+#define LANES 16
+#define LANED(x) NAME(x##_16)
 #include "vectors.h"
+#include "windows.h"
+#undef LANES
+#undef LANED
+#endif
+#define LANES 8
+#define LANED(x) NAME(x##_8)
+#include "vectors.h"
+#include "windows.h"
 #include "forward.h"
+#ifndef WIDE
 #include "backward.h"
 #include "linear.h"
-
-TARGET static void NAME(forward)(const Net *net, int train, int keep_middle) {
-    if (net->planes == net->own_planes)
-        NAME(lay_out)(&net->first, net->images, net->image_stride, net->batch, net->own_planes);
-    NAME(front)(net, train, keep_middle);
-    NAME(linears)(net);
-}
 
 /* `blocks`: of the first convolution (count, channels) per place, of the second, then of the hidden layers */
 TARGET static void NAME(backward)(const Net *net, const Sgd *sgd, const float *const *blocks, int64_t count) {
@@ -27,6 +43,7 @@ TARGET static void NAME(backward)(const Net *net, const Sgd *sgd, const float *c
     NAME(first_backward)(net);
     NAME(small_step)(net, sgd);
 }
+#endif
 
 #undef V
 #undef I
@@ -35,3 +52,5 @@ TARGET static void NAME(backward)(const Net *net, const Sgd *sgd, const float *c
 #undef UNROLL
 #undef INLINE
 #undef PICK
+#undef LANES
+#undef LANED

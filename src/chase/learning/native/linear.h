@@ -1,5 +1,9 @@
 /* Linear layers and SGD. Included once for each instruction set. Nothing is read beyond the end of a row. */
 
+INLINE float NAME(total)(V v) {
+    return ((v[0] + v[4]) + (v[2] + v[6])) + ((v[1] + v[5]) + (v[3] + v[7]));
+}
+
 /* samples x outs products of rows; `in` floats each */
 INLINE void NAME(dots)(const float *x, const float *w, int64_t in, int samples, int outs, float *to, int64_t to_stride,
                        const float *bias, float scale) {
@@ -68,7 +72,7 @@ INLINE void NAME(inputs_block)(const Linear *layer, float *to, int64_t first, in
         for (int v = 0; v < vectors; v++) weights[v] = LOAD(w + 8 * v);
         UNROLL
         for (int s = 0; s < samples; s++) {
-            V g = NAME(all)(gradient[s * out + o]);
+            V g = LANED(all)(gradient[s * out + o]);
             UNROLL
             for (int v = 0; v < vectors; v++) sums[s][v] += g * weights[v];
         }
@@ -120,7 +124,7 @@ INLINE void NAME(weights_block)(const Linear *layer, const float *x, int64_t n, 
         for (int v = 0; v < vectors; v++) values[v] = LOAD(x + s * in + i + 8 * v);
         UNROLL
         for (int p = 0; p < outs; p++) {
-            V gradient = NAME(all)(layer->gradient[s * out + o + p]);
+            V gradient = LANED(all)(layer->gradient[s * out + o + p]);
             UNROLL
             for (int v = 0; v < vectors; v++) sums[p][v] += gradient * values[v];
         }
@@ -130,10 +134,10 @@ INLINE void NAME(weights_block)(const Linear *layer, const float *x, int64_t n, 
         UNROLL
         for (int v = 0; v < vectors; v++) {
             float *theta = layer->weight + (o + p) * in + i + 8 * v, *speed = layer->velocity + (o + p) * in + i + 8 * v;
-            V velocity = LOAD(speed) * NAME(all)(sgd->momentum) + sums[p][v] * NAME(all)(scale);
-            velocity += LOAD(theta) * NAME(all)(sgd->decay);
+            V velocity = LOAD(speed) * LANED(all)(sgd->momentum) + sums[p][v] * LANED(all)(scale);
+            velocity += LOAD(theta) * LANED(all)(sgd->decay);
             STORE(speed, velocity);
-            STORE(theta, LOAD(theta) - velocity * NAME(all)(sgd->rate));
+            STORE(theta, LOAD(theta) - velocity * LANED(all)(sgd->rate));
         }
     }
 }

@@ -10,8 +10,8 @@ Shapes, with n samples in a batch; sizes of images contain the padding:
   flat            n x (out, rows, columns) of the second convolution
   values          n x out of a linear layer
 
-Vectors of eight floats are read beyond the end of the buffers that are ours; each has `SLACK` floats of room for it.
-Parameters and what torch allocates is never read or written beyond its end. */
+Vectors are read beyond the end of the buffers that are ours; each has `SLACK` floats of room for it. Parameters
+and what torch allocates is never read or written beyond its end. */
 
 #include <stdint.h>
 
