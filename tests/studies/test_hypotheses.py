@@ -11,7 +11,7 @@ import pytest
 
 from chase.report import charts
 from chase.report.runs import MethodRuns, RunData
-from chase.report.statistics import Difference
+from chase.report.statistics import Difference, paired_p
 from chase.report.tables import NONE, ReportTable
 from chase.settings import load
 from chase.studies.awakened import awakened_table, easy_then
@@ -19,6 +19,7 @@ from chase.studies.beside_paper import beside_note, beside_paper, jump
 from chase.studies.campaign import CAMPAIGN, left
 from chase.studies.catalog import STUDIES, find_study
 from chase.studies.clients_alone import clients_alone
+from chase.studies.field import against_random, field_sentence, field_table, field_text, rows_of
 from chase.studies.hypotheses import FEW_LABELS, HYPOTHESES, Hypothesis, family, family_size
 from chase.studies.hypothesis_tests import (
     CONTRADICTED,
@@ -644,3 +645,52 @@ def test_that_ev_tells_samples_apart_is_said_only_where_it_does(evs: tuple[int, 
     seen = [replace(r, selections=asked(0, 3, 4)) for r in half]
     clear = [replace(won, method=MethodRuns("EV", seen)), digits[1]]
     assert "digits" not in something_to_go_by(findings_of([*groups, *clear]), [*groups, *clear]), "no pick of EV 0"
+
+
+def strong_group(arm: str, finals: list[float], **settings: Any) -> Group:
+    return group(arm, "labelled", finals, length=60, **settings)
+
+
+def test_methods_of_the_field_are_set_against_random_selection() -> None:
+    """Six comparisons are planned, and the one with the least p counts six times, whatever has run."""
+    noise = np.array([0.0, 0.01, -0.01, 0.02, -0.02, 0.01])
+    groups = [
+        strong_group("FedRandom", (0.5 + noise).tolist()),
+        strong_group("FEAL", (0.6 + 0.5 * noise).tolist()),
+        strong_group("IFAL", (0.4 + 0.5 * noise).tolist()),
+        strong_group("LoGo", (0.5 - noise).tolist()),
+        strong_group("FairFAL", [0.7 + 0.001 * seed for seed in range(3)]),
+    ]
+    found = {d.label: d for d in against_random(groups, 60)}
+    assert list(found) == ["FEAL", "IFAL", "LoGo", "FairFAL"]
+    assert found["IFAL"].p == pytest.approx(6 * paired_p(100 * (-0.1 - 0.5 * noise)), rel=1e-6)
+    assert found["FairFAL"].p is None
+    said = field_sentence({("mnist", "weights by labels", 60): groups})
+    assert said.startswith("**Better than random selection:** FEAL (MNIST, weights by labels: +9.9 points). ")
+    assert "**Worse:** IFAL (MNIST, weights by labels: -10.1 points)." in said
+    assert "fewer than 6 seeds:** FairFAL (MNIST, weights by labels: +20.1 points, 3 seeds, not tested)." in said
+    assert said.endswith("**Not decided:** LoGo (MNIST, weights by labels: -0.3 points).\n")
+    assert against_random(groups[1:], 60) == [], "nothing to compare with"
+
+
+def field_studies(arms: list[str]) -> list[StudyResult]:
+    """Study ``strong`` on MNIST, both ways of sharing out data, with two seeds of these methods."""
+    study, scenes = find_study("strong"), []
+    jobs = plan(study, Options(("mnist",), rounds=12, seeds=2))
+    for words in dict.fromkeys(job.scene for job in jobs):
+        own = [job for job in jobs if job.scene == words]
+        runs = [replace(run_of([0.1, *[0.5] * 11], seed), path=Path(f"{words}-{seed}")) for seed in range(2)]
+        methods = [MethodRuns(arm, runs) for arm in arms]
+        done = frozenset(job.name for job in own if job.arm in arms)
+        scenes.append(SceneResult(study, study.parts[0], words, own, methods, done))
+    return [StudyResult(study, scenes, 2 * len(arms), len(jobs))]
+
+
+def test_the_table_of_the_field_has_a_row_for_each_way_of_sharing_out_data() -> None:
+    rows = rows_of(field_studies(["FedRandom", "EV", "FEAL"]))
+    first, second = field_table(rows).texts
+    assert first[:4] == ["MNIST", "weights by labels", "12", "2"]
+    assert second[1] == "weights by labels, clients by Dirichlet(0.1)"
+    assert [len(cell) > 1 for cell in first[4:]] == [True, True, False, False, True, False, False]
+    assert field_table(rows).columns[4:] == ("random", "EV", "KAFAL (KSAS)", "LoGo", "FEAL", "FairFAL", "IFAL")
+    assert field_text(field_studies(["FedRandom", "EV"])) == [], "study why has these"

@@ -8,7 +8,7 @@ provisional and says on which side of zero the interval lies.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import product
@@ -118,14 +118,14 @@ class Group:
         return min(len(run.metrics) for run in self.method.runs)
 
 
-def groups_of(studies: Sequence[StudyResult]) -> list[Group]:
-    """Every arm with a finished run, of every scene of the studies that the page reads.
+def groups_of(studies: Sequence[StudyResult], read: Collection[str] = STUDIES_READ) -> list[Group]:
+    """Every arm with a finished run, of every scene of the studies that are read.
 
     None stands twice, nor beside one that has the same runs and more.
     """
     found: dict[tuple[Any, ...], Group] = {}
     for result in studies:
-        for scene in result.scenes if result.study.name in STUDIES_READ else ():
+        for scene in result.scenes if result.study.name in read else ():
             own = scene.jobs[0].settings.model_dump()
             done = {job.arm for job in scene.jobs if job.name in scene.finished}
             for method in scene.methods:

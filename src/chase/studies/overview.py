@@ -49,7 +49,13 @@ def name_of_data(data: str) -> str:
 def conditions(group: Group) -> str:
     """What distinguishes a scene beside its data set: client weights, and what is not the preset's."""
     words = [WEIGHTS[str(group.settings["client_weights"])]]
-    return ", ".join([*words, *(in_words(k, v) for k, v in group.changed.items() if k != "client_weights")])
+    spread = f"clients by Dirichlet({group.settings['alpha']:g})" if group.settings["partition"] == "dirichlet" else ""
+    for key, value in group.changed.items():
+        if spread and key in ("partition", "alpha"):
+            words += [spread] if spread not in words else []
+        elif key != "client_weights":
+            words.append(in_words(key, value))
+    return ", ".join(words)
 
 
 def in_words(key: str, value: Any) -> str:
@@ -57,7 +63,10 @@ def in_words(key: str, value: Any) -> str:
     words = {
         "initial_labels": lambda: f"{100 * value:g} % labelled at the start",
         "budget": lambda: f"{value} labels per request",
-        "behaviour": lambda: "all clients label equally much" if value == "free" else str(value),
+        "behaviour": lambda: {
+            "free": "all clients label equally much",
+            "AbCo": "every client labels ten per round (AbCo)",
+        }.get(value, str(value)),
         "partition": lambda: "shared shards" if value == "shards-reference" else said(key, value),
         "data_share": lambda: f"{100 * value:g} % of the data",
         "test_limit": lambda: f"{value:,} test samples",
@@ -82,19 +91,19 @@ def main_table(groups: Sequence[Group]) -> ReportTable | None:
         own = {key: some for key, some in scenes.items() if key[0] == data}
         words = list(dict.fromkeys(under for _, under, _ in own))
         by_length = sorted(own.items(), key=lambda entry: (words.index(entry[0][1]), entry[0][2]))
-        rows += [scene_row(*key, some) for key, some in by_length]
+        rows += [scene_row(*key, some, ARMS) for key, some in by_length]
         rows += paper_rows(data, [rounds for _, _, rounds in own])
     columns = ("data", "conditions", "round", "seeds", *NAMES)
     return ReportTable(columns, rows, text_columns=2) if rows else None
 
 
-def scene_row(data: str, words: str, rounds: int, groups: Sequence[Group]) -> list[Cell]:
+def scene_row(data: str, words: str, rounds: int, groups: Sequence[Group], arms: Sequence[str]) -> list[Cell]:
     """Means of one scene over the seeds that all its arms have; over each arm's own where they share none."""
     by_arm = {group.arm: group for group in groups}
     shared = set.intersection(*(set(group.method.seeds) for group in groups))
     methods = {method.label: method for method in of_shared_seeds([group.method for group in groups])}
     cells: list[Cell] = []
-    for arm in ARMS:
+    for arm in arms:
         runs = methods[arm].runs if arm in methods else []
         values = np.array([last_rounds(run, rounds) for run in runs])
         cells.append(with_interval(interval(values).within(0, 100)) if runs else NONE)

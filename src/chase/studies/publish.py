@@ -21,6 +21,7 @@ from chase.report.standalone import standalone
 from chase.report.table_files import SUFFIXES, remove_others
 from chase.report.tables import ReportTable, versions
 from chase.settings import from_mapping, presets, read_file, to_toml
+from chase.studies.field import field_text
 from chase.studies.hypothesis_tests import findings_of, groups_of
 from chase.studies.overview import CAPTION, SHORTEST, TABLE_NOTE, main_table, three_sentences
 from chase.studies.places import run_place
@@ -120,11 +121,12 @@ def readme(studies: Studies, root: Path) -> list[str]:
 
 def lead_text(studies: Studies) -> list[str]:
     """The table and the sentences; nothing where no study that they read has a finished run of some length."""
-    groups = [group for group in groups_of([result for _, result in studies]) if group.rounds >= SHORTEST]
+    results = [result for _, result in studies]
+    groups = [group for group in groups_of(results) if group.rounds >= SHORTEST]
     table = main_table(groups)
     if table is None:
         return []
-    return [CAPTION, to_markdown(table), three_sentences(findings_of(groups))]
+    return [CAPTION, to_markdown(table), three_sentences(findings_of(groups)), *field_text(results)]
 
 
 def links(studies: Studies, root: Path, *, why: bool) -> str:

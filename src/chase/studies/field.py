@@ -1,0 +1,86 @@
+"""The methods of the field on the results page: their accuracies, and which of them beat random selection.
+
+Read from study ``strong``. Each method is compared with random selection by the mean accuracy of the last five rounds,
+paired by seed; from six seeds on a t-test decides, Holm-corrected over the methods of the study in one row, run or not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+
+from chase.report.cells import Cell
+from chase.report.export import to_markdown
+from chase.report.statistics import ABOVE, BELOW, HIGHER, LOWER, TEST_FROM, Difference, holm, paired, paired_p
+from chase.report.tables import ReportTable
+from chase.studies.hypotheses import EV, RANDOM
+from chase.studies.hypothesis_tests import Group, groups_of, last_rounds
+from chase.studies.overview import DATA, SHORTEST, conditions, name_of_data, scene_row
+from chase.studies.results import StudyResult
+from chase.studies.strong import STUDY
+
+ARMS = tuple(arm.label for part in STUDY.parts for arm in part.arms)
+Row = tuple[str, str, int]
+"""Data set, conditions, rounds."""
+
+CAPTION = """Other methods of the field with the same budget of labels; each only chooses samples, and all train by
+cross-entropy alone. Differences from random selection are paired by seed, and corrected for the methods of a row:
+"""
+
+
+def rows_of(studies: Sequence[StudyResult]) -> dict[Row, list[Group]]:
+    """What each row of the table has: arms with finished runs, where a method beside random selection has any."""
+    found: dict[Row, list[Group]] = {}
+    for group in groups_of(studies, {STUDY.name}):
+        if group.rounds >= SHORTEST:
+            row = str(group.settings["data"]), conditions(group), group.rounds
+            found.setdefault(row, []).append(group)
+    order = [*DATA, *sorted({data for data, _, _ in found} - DATA.keys())]
+    kept = {row: groups for row, groups in found.items() if {group.arm for group in groups} - {RANDOM, EV}}
+    return dict(sorted(kept.items(), key=lambda entry: (order.index(entry[0][0]), entry[0][2])))
+
+
+def field_text(studies: Sequence[StudyResult]) -> list[str]:
+    """The table and what it says; nothing where no such method has a finished run."""
+    rows = rows_of(studies)
+    return [CAPTION, to_markdown(field_table(rows)), field_sentence(rows)] if rows else []
+
+
+def field_table(rows: dict[Row, list[Group]]) -> ReportTable:
+    """A row for each data set and its conditions, a column for each method."""
+    cells: list[list[Cell]] = [scene_row(*row, groups, ARMS) for row, groups in rows.items()]
+    names = ("random" if arm == RANDOM else arm for arm in ARMS)
+    return ReportTable(("data", "conditions", "round", "seeds", *names), cells, text_columns=2)
+
+
+def against_random(groups: Sequence[Group], end: int) -> list[Difference]:
+    """Every other method of a row minus random selection; none where random selection has not run."""
+    base = next((group.method for group in groups if group.arm == RANDOM), None)
+    if base is None:
+        return []
+    of_run = partial(last_rounds, end=end)
+    found = [Difference(g.arm, paired(g.method, base, of_run)) for g in groups if g.arm != RANDOM]
+    tested = [place for place, d in enumerate(found) if d.values.size >= TEST_FROM]
+    corrected = holm([paired_p(found[place].values) for place in tested], len(ARMS) - 1)
+    for place, p in zip(tested, corrected, strict=True):
+        found[place] = Difference(found[place].label, found[place].values, p)
+    return found
+
+
+def field_sentence(rows: dict[Row, list[Group]]) -> str:
+    """Which methods beat random selection, which lose to it, and where that is not decided."""
+    said: dict[str, list[str]] = {"above": [], "below": [], "early": [], "open": []}
+    several = {row[:2] for row in rows if sum(row[:2] == other[:2] for other in rows) > 1}
+    for row, groups in rows.items():
+        where = f"{name_of_data(row[0])}, {row[1]}" + (f", round {row[2]}" if row[:2] in several else "")
+        for found in against_random(groups, row[2]):
+            if found.values.size:
+                seeds = "" if found.p is not None else f", {found.values.size} seeds, not tested"
+                text = f"{found.label} ({where}: {found.interval.mean:+.1f} points{seeds})"
+                kind = {HIGHER: "above", LOWER: "below", ABOVE: "early", BELOW: "early"}.get(found.verdict, "open")
+                said[kind].append(text)
+    parts = [f"**Better than random selection:** {'; '.join(said['above']) or 'none is shown to be'}."]
+    parts += [f"**Worse:** {'; '.join(said['below']) or 'none is shown to be'}."]
+    parts += [f"**Provisional, fewer than {TEST_FROM} seeds:** {'; '.join(said['early'])}."] if said["early"] else []
+    parts += [f"**Not decided:** {'; '.join(said['open'])}."] if said["open"] else []
+    return " ".join(parts) + "\n"
