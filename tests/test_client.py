@@ -6,14 +6,17 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import torch
 from support import Site, ids, small_settings
 
 from chase.annotation.annotator import Answer
 from chase.client.choose import choose
 from chase.client.context import Costs, turn_metrics
-from chase.client.train import prepare_teachers, rest_and_watch
+from chase.client.train import observed_samples, prepare_teachers, rest_and_watch
 from chase.core.errors import ClientError
 from chase.core.weights import digest
+from chase.learning.losses import unit
+from chase.models.net import set_weights
 
 CHASE = small_settings()
 EPOCHS = CHASE.local_epochs
@@ -213,6 +216,38 @@ def test_alignment_is_skipped_in_the_first_turn_and_with_fewer_watched_than_a_ba
         assert (found is not None) == prepared
         assert costs.inferences == (2 * state.watched.size if prepared else 0)
         assert costs.split == (state.watched.size if prepared else 0)
+
+
+def test_alignment_on_features_compares_what_the_last_layer_sees() -> None:
+    """For a network with a projection (VGG-19) these are the projection's outputs; logits have two columns here."""
+    site = chase(align_on="features", align="all-global")
+    local = {name: array + 0.1 for name, array in site.weights.items()}
+    watched = ids(*range(10, 30))
+    state = replace(site.store.state, turn=3, local_weights=local, watched=watched)
+    found = prepare_teachers(site.context, state, site.order(4), Costs())
+    assert found is not None
+    assert found.on == "features"
+    teachers = []
+    site.net.eval()
+    for weights in (local, site.weights):
+        set_weights(site.net, weights)
+        with torch.no_grad():
+            teachers.append(unit(site.net.embed(site.samples.ready(torch.from_numpy(watched)))))
+    before, received = teachers
+    assert before.shape[1] > 2
+    assert torch.allclose(found.directions, (before - received) / site.context.settings.tau, atol=1e-5)
+
+
+def test_observed_samples_stay_the_same_whatever_becomes_of_them() -> None:
+    """Labelled, asked for, frozen or not: EV is observed on one population in every turn."""
+    site = chase(observe_ev=30)
+    first = observed_samples(site.context, site.store.state)
+    assert first.size == 30
+    assert np.intersect1d(first, site.store.state.pools.labeled).size > 0, "initial labels are among them"
+    for turn in (1, 2, 3):
+        state = site.turn(turn).state
+        assert observed_samples(site.context, state).tolist() == first.tolist()
+    assert np.intersect1d(first, state.pools.labeled).size > 6, "and what was labelled since"
 
 
 def test_a_turn_counts_the_easy_samples_that_alignment_told_apart() -> None:

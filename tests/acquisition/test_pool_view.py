@@ -9,7 +9,7 @@ from support import Site, blobs, ids, small_settings
 from torch import Tensor, nn
 
 from chase.acquisition.pool_view import Models, PoolView
-from chase.client.choose import ALONE_UNTIL, count_picks, model_before, models, pool_view
+from chase.client.choose import ALONE_UNTIL, DISTILLED, TEMPERATURE, count_picks, model_before, models, pool_view
 from chase.client.context import Costs
 from chase.client.solved_head import SOLVED
 from chase.core.errors import SettingsError
@@ -157,6 +157,7 @@ def test_the_teacher_of_the_distilled_model_is_the_model_as_received_with_its_so
         features[name] = pool_view(site.context, site.store.state, order, ids).features("distilled")
     assert np.array_equal(features["none"], features["the same"])
     assert not np.array_equal(features["none"], features["other"])
+    assert (DISTILLED, TEMPERATURE) == (0.9, 4.0), "0.1 CE + 0.9 KD at T = 4, as published"
 
 
 @pytest.mark.parametrize(

@@ -36,6 +36,23 @@ def test_a_dry_run_names_what_the_data_cannot_give(chase, tmp_path: Path) -> Non
     assert json.loads(chase("study", "ablation", "--rounds", "2", *place, "--json").out)["notes"] == []
 
 
+def test_cycles_that_need_more_samples_than_there_are_are_named(chase, tmp_path: Path) -> None:
+    """2.5 % per request, 43 requests: all have been asked for by request 39 to 41, as shares are rounded."""
+    place = ("--data", "digits", "--seeds", "1", "--out", tmp_path / "s", "--dry-run", "--arm", "EV", "--json")
+    notes = json.loads(chase("study", "cycles", "--rounds", "1100", *place).out)["notes"]
+    assert notes
+    assert all("clients run out of samples to ask for before the last of 43 requests" in note for note in notes)
+    assert json.loads(chase("study", "cycles", "--rounds", "200", *place).out)["notes"] == []
+
+
+def test_data_sets_that_are_named_but_empty_start_nothing(chase, tmp_path: Path) -> None:
+    for given in ("", ","):
+        result = chase("study", "ablation", "--data", given, "--out", tmp_path / "s")
+        assert result.code == 2
+        assert "names no preset" in result.err
+    assert not (tmp_path / "s").exists()
+
+
 def test_what_the_data_cannot_give_is_said_of_every_seed_that_it_holds_for(chase, tmp_path: Path) -> None:
     """Dirichlet parts differ by seed: how many samples a client has, and whether it runs out of them."""
     skewed = ("--set", "partition=dirichlet", "--set", "alpha=0.3", "--arm", "FedRandom")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import os
 import re
 import signal
@@ -85,6 +86,28 @@ def test_lines_are_appended_and_a_torn_last_one_is_left_out(tmp_path: Path) -> N
     with path.open("a") as file:
         file.write('{"a": ')
     assert read_jsonl(path) == [{"a": 1}, {"a": 2}, {"a": 3}]
+
+
+def test_a_compressed_file_is_whole_or_refused_by_name(tmp_path: Path) -> None:
+    path, packed = tmp_path / "lines.jsonl", tmp_path / "lines.jsonl.gz"
+    whole = gzip.compress(b'{"a": 1}\n' * 500)
+    packed.write_bytes(whole)
+    assert read_jsonl(path) == [{"a": 1}] * 500
+    packed.write_bytes(gzip.compress(b""))
+    assert read_jsonl(path) == []
+    spoilt = whole[:20] + bytes(8) + whole[28:]
+    for content in (
+        b"",
+        b"plain text",
+        whole[:-9],
+        whole[:15],
+        spoilt,
+        gzip.compress(b'{"a": '),
+        gzip.compress(b"\xff"),
+    ):
+        packed.write_bytes(content)
+        with pytest.raises(RunDirectoryError, match=r"lines\.jsonl\.gz is damaged or was not copied whole"):
+            read_jsonl(path)
 
 
 def test_a_lock_has_one_holder_who_is_named_and_a_kill_frees_it(tmp_path: Path) -> None:

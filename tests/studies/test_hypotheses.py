@@ -441,7 +441,7 @@ def falling(accuracies: list[float], dormant: list[int], easy: list[float] | Non
 
 
 def test_how_accuracy_changes_when_frozen_samples_awaken_by_hand() -> None:
-    """Samples awaken in rounds 5 and 6, which is one awakening, as is round 10, and in 16, too late to count."""
+    """Samples awaken in rounds 5, 6, 10 and 16: 6 and 10 follow shortly after others, and 16 is too late to compare."""
     dormant = [0, 10, 20, 30, 25, 20, 40, 50, 60, 55, 60, 65, 70, 75, 80, 70]
     run = falling([0.1, 0.4, 0.5, 0.6, 0.3, 0.2, 0.4, *[0.5] * 9], dormant)
     assert awakenings(run) == [4, 15], "round 10 is within five rounds of round 6"
@@ -464,8 +464,8 @@ def test_the_page_tells_what_awakened_samples_cost() -> None:
     ]
     rows = awakened_table(groups).texts
     assert [row[2:] for row in rows] == [
-        ["CHASe", "8", "2", "1.0", "-20.0 (-20.0 to -20.0)"],
-        ["EV", "8", "1", "1.0", "–"],
+        ["CHASe", "8", "2", "2.0", "1.0", "-20.0 (-20.0 to -20.0)"],
+        ["EV", "8", "1", "2.0", "1.0", "–"],
     ]
     said = easy_then(groups).replace("\n", " ")
     assert "In one run that recorded it, 95 % of the watched samples" in said, "in rounds 5 and 6; both have one name"
@@ -647,6 +647,18 @@ def test_that_ev_tells_samples_apart_is_said_only_where_it_does(evs: tuple[int, 
     assert "digits" not in something_to_go_by(findings_of([*groups, *clear]), [*groups, *clear]), "no pick of EV 0"
 
 
+def test_less_data_than_was_published_is_said_beside_the_figures() -> None:
+    plain = group("FedRandom", "labelled", [0.5, 0.6], "cifar100")
+    assert conditions(plain) == "weights by labels", "not known"
+    runs = [replace(run, coverage={"held": [[4000, 5000], [1000, 0]]}) for run in plain.method.runs]
+    some = replace(plain, method=MethodRuns("FedRandom", runs))
+    assert conditions(some) == "weights by labels, 10,000 of 50,000 training samples"
+    share = replace(some, changed={"data_share": 0.2})
+    assert conditions(share) == "weights by labels, 20 % of the data", "said already"
+    whole = replace(run_of([0.1], 0), coverage={"held": [[50_000]]})
+    assert conditions(replace(plain, method=MethodRuns("FedRandom", [whole]))) == "weights by labels"
+
+
 def strong_group(arm: str, finals: list[float], **settings: Any) -> Group:
     return group(arm, "labelled", finals, length=60, **settings)
 
@@ -666,10 +678,10 @@ def test_methods_of_the_field_are_set_against_random_selection() -> None:
     assert found["IFAL"].p == pytest.approx(6 * paired_p(100 * (-0.1 - 0.5 * noise)), rel=1e-6)
     assert found["FairFAL"].p is None
     said = field_sentence({("mnist", "weights by labels", 60): groups})
-    assert said.startswith("**Better than random selection:** FEAL (MNIST, weights by labels: +9.9 points). ")
-    assert "**Worse:** IFAL (MNIST, weights by labels: -10.1 points)." in said
-    assert "fewer than 6 seeds:** FairFAL (MNIST, weights by labels: +20.1 points, 3 seeds, not tested)." in said
-    assert said.endswith("**Not decided:** LoGo (MNIST, weights by labels: -0.3 points).\n")
+    assert "**Better than random selection:** FEAL (MNIST, weights by labels: +9.9 points, 6 seeds). " in said
+    assert "**Worse:** IFAL (MNIST, weights by labels: -10.1 points, 6 seeds)." in said
+    assert "fewer than 6 seeds:** FairFAL (MNIST, weights by labels: +20.1 points, 3 seeds)." in said
+    assert said.endswith("**Not decided:** LoGo (MNIST, weights by labels: -0.3 points, 6 seeds).\n")
     assert against_random(groups[1:], 60) == [], "nothing to compare with"
 
 

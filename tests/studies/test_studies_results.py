@@ -592,6 +592,21 @@ def test_exported_runs_are_done_and_are_gone_on_from_elsewhere(finished: Path, t
     assert not is_done(kept.directory, run[0])
 
 
+def test_an_export_never_goes_over_runs_that_are_no_export(finished: Path, tmp_path: Path) -> None:
+    before = {path: path.read_bytes() for path in finished.rglob("*") if path.is_file()}
+    with pytest.raises(ChaseError, match="holds runs that are no export"):
+        pack(finished, finished)
+    assert {path: path.read_bytes() for path in finished.rglob("*") if path.is_file()} == before
+    assert pack(finished, tmp_path / "kept") == pack(finished, tmp_path / "kept") == 4, "over an export it does"
+
+
+def test_notes_that_are_no_text_are_refused_by_name(finished: Path, tmp_path: Path) -> None:
+    pack(finished, tmp_path / "kept")
+    (tmp_path / "notes.md").write_bytes(b"caf\xe9")
+    with pytest.raises(ChaseError, match=r"notes\.md is not text in UTF-8"):
+        publish(tmp_path)
+
+
 def test_an_exported_study_on_a_file_takes_the_file_along(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("ward.toml").write_text('data = "digits"\nclients = 2\nlocal_epochs = 2\n')

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from shlex import quote
 from typing import Annotated, Any
 
 import click
@@ -45,7 +46,9 @@ from chase.studies.runner import Progress, Running, RunningJob, check, held, loo
 from chase.studies.study import Study
 
 NameArg = Annotated[str, typer.Argument(metavar="NAME", help="A study (see `chase study list`).")]
-DataOpt = Annotated[str, typer.Option("--data", help="Presets to use instead of the study's own, separated by commas.")]
+DataOpt = Annotated[
+    str | None, typer.Option("--data", help="Presets to use instead of the study's own, separated by commas.")
+]
 ArmOpt = Annotated[
     list[str] | None, typer.Option("--arm", help="Only this arm (method or variant) of the study; repeatable.")
 ]
@@ -104,7 +107,7 @@ class StudyByDefault(CommandGroup):
 
 def study(
     name: NameArg,
-    data: DataOpt = "",
+    data: DataOpt = None,
     arm: ArmOpt = None,
     rounds: RoundsOpt = 0,
     seeds: SeedsOpt = 3,
@@ -122,7 +125,9 @@ def study(
     """Run an experiment of the paper; what is finished already is not run again."""
     check_on(on, address)
     chosen = find_study(name)
-    presets = split_list(data)
+    presets = split_list(data or "")
+    if data is not None and not presets:
+        raise SettingsError(f"--data {data!r} names no preset: name some, or leave --data out for those of the study")
     changes = settings_room.parse_changes(change or [])
     fixed = {"seed": "--seeds", "rounds": "--rounds", "data_share": "--scale", "data": "--data"}
     for key, option in fixed.items():
@@ -210,7 +215,7 @@ def export(
     from chase.studies.publish import pack
 
     runs = pack(directory, out)
-    print(f"{runs} runs are in {out}; make the page with: chase study publish {out.parent}")
+    print(f"{runs} runs are in {out}; make the page with: chase study publish {quote(str(out.parent))}")
 
 
 def publish(directory: Annotated[Path, typer.Argument(metavar="DIR", help="Directory of exported studies.")]) -> None:

@@ -12,6 +12,7 @@ import json
 import os
 import secrets
 import shutil
+import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -148,8 +149,7 @@ def read_jsonl(path: Path, skip_torn: bool = False) -> list[dict[str, Any]]:
     if not path.exists() and not packed.exists():
         return []
     if not path.exists():
-        with gzip.open(packed, "rt", encoding="utf-8") as file:
-            return [json.loads(text) for text in file]
+        return _unpacked(packed)
     lines: list[dict[str, Any]] = []
     for text in path.read_text(encoding="utf-8").splitlines():
         try:
@@ -158,6 +158,17 @@ def read_jsonl(path: Path, skip_torn: bool = False) -> list[dict[str, Any]]:
             if not skip_torn:
                 break
     return lines
+
+
+def _unpacked(path: Path) -> list[dict[str, Any]]:
+    """The lines of a compressed file, which is whole or of no use."""
+    try:
+        text = gzip.decompress(path.read_bytes()).decode("utf-8") if path.stat().st_size else None
+        if text is not None:
+            return [json.loads(line) for line in text.splitlines()]
+    except (EOFError, zlib.error, gzip.BadGzipFile, UnicodeDecodeError, json.JSONDecodeError):
+        pass
+    raise RunDirectoryError(f"{path} is damaged or was not copied whole: copy it again, or export the study again")
 
 
 @dataclass(frozen=True)

@@ -245,7 +245,7 @@ def shortages(settings: Settings, table: Coverage) -> list[str]:
         return []
     if settings.form == "cycles":
         if settings.rounds > settings.cycle_rounds:
-            return []
+            return cycle_shortages(settings, table)
         done = "1 round is" if settings.rounds == 1 else f"{settings.rounds} rounds are"
         return [
             f"{done} not more than one cycle of {settings.cycle_rounds}, so no labels "
@@ -273,6 +273,25 @@ def shortages(settings: Settings, table: Coverage) -> list[str]:
         f"{len(short)} of {settings.clients} clients run out of samples to ask for before round {settings.rounds}, if "
         f"they take part in {how}: client {table.clients[first]} first, which has {free[first]} unlabelled "
         f"samples and has asked for all of them {when}",
+    ]
+
+
+def cycle_shortages(settings: Settings, table: Coverage) -> list[str]:
+    """Clients that run out of samples before the last request; one request is made at the end of each cycle but the
+    last."""
+    requests = (settings.rounds - 1) // settings.cycle_rounds
+    free = (table.samples - table.labeled.sum(axis=1)).tolist()
+    kinds = usual_behaviours(settings)
+    budgets = [behaviour_of(settings, kind, count).budget for kind, count in zip(kinds, free, strict=True)]
+    needed = [-(-count // budget) for count, budget in zip(free, budgets, strict=True)]
+    short = [client for client, count in enumerate(needed) if free[client] and count < requests]
+    if not short:
+        return []
+    first = min(short, key=lambda client: needed[client])
+    return [
+        f"{len(short)} of {settings.clients} clients run out of samples to ask for before the last of {requests} "
+        f"requests: client {table.clients[first]} first, which has {free[first]} unlabelled samples and has asked for "
+        f"all of them by request {needed[first]}"
     ]
 
 

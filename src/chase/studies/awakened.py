@@ -17,10 +17,12 @@ from chase.studies.observations import SPAN, fewer_dormant, woken_changes
 from chase.studies.overview import place_of
 
 DATA = {data for hypothesis in HYPOTHESES if hypothesis.question == WAKING for data in hypothesis.data}
-AWAKENED_NOTE = f"""A client that runs short of candidates awakens 40 % of its frozen samples at once. An awakening
-counts where the frozen samples of all clients together become fewer. Change: accuracy of the global model in the {SPAN}
-rounds from then on minus that of the {SPAN} rounds before, mean over the awakenings of a run. EV, CHASe and all-global
-freeze and awaken by the same rule; they differ in the alignment alone."""
+AWAKENED_NOTE = f"""A client that runs short of candidates awakens 40 % of its frozen samples at once. An awakening: a
+round in which the frozen samples of all clients together become fewer. Change: accuracy of the global model in the
+{SPAN} rounds from then on minus that of the {SPAN} rounds before. Only those awakenings are compared that have no other
+in the {2 * SPAN - 1} rounds before them, so that no round is after one and before the next, and that have {SPAN} rounds
+on both sides; the mean over these is that of a run. EV, CHASe and all-global freeze and awaken by the same rule; they
+differ in the alignment alone."""
 AWAKENED_FOUND = """ At {at}, with weights by labels, CHASe with the paper's split has lost accuracy then against EV and
 against all-global. A likely reason: samples are frozen because their EV is 0, and keep it while they sleep, so that the
 split counts them as easy when they awaken and pulls them to the client's own model of the round before; all-global
@@ -41,11 +43,12 @@ def awakened_table(groups: Sequence[Group]) -> ReportTable:
         changes = [woken_changes(run) for run in group.method.runs]
         known = np.array([np.mean(some) for some in changes if some])
         if known.size:
-            often = float(np.mean([len(some) for some in changes]))
+            often = [float(np.mean([len(fewer_dormant(run)) for run in group.method.runs]))]
+            often.append(float(np.mean([len(some) for some in changes])))
             change = with_interval(interval(known), 1, signed=True) if known.size > 1 else NONE
-            rows.append([*place_of(group), number(group.rounds, 0), known.size, number(often, 1), change])
-    columns = ("data", "conditions", "arm", "round", "seeds", "awakenings per run", "change of accuracy, points")
-    return ReportTable(columns, rows, text_columns=3)
+            rows.append([*place_of(group), number(group.rounds, 0), known.size, *(number(n, 1) for n in often), change])
+    columns = ("data", "conditions", "arm", "round", "seeds", "awakenings per run", "of these compared")
+    return ReportTable((*columns, "change of accuracy, points"), rows, text_columns=3)
 
 
 def easy_then(groups: Sequence[Group]) -> str:

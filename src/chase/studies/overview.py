@@ -20,6 +20,8 @@ NAMES = ("random", "EV", "CHASe", "CHASe, all-global", "no labels bought")
 DATA = {"mnist": "MNIST", "cifar10": "CIFAR-10", "emnist": "EMNIST", "cifar100": "CIFAR-100"}
 """Names as people write them, in the order of the table."""
 
+PUBLISHED = {"emnist": 697_932, "cifar100": 50_000}
+"""Training samples of data sets (EMNIST by class) of which less may be at hand than the paper had."""
 WEIGHTS = {"labelled": "weights by labels", "equal": "equal weights", "shuffled": "shuffled weights"}
 SHORTEST = 10
 """Rounds from which on a run says something about accuracy; shorter ones only show that something runs."""
@@ -55,7 +57,17 @@ def conditions(group: Group) -> str:
             words += [spread] if spread not in words else []
         elif key != "client_weights":
             words.append(in_words(key, value))
-    return ", ".join(words)
+    return ", ".join([*words, *part_of_data(group)])
+
+
+def part_of_data(group: Group) -> list[str]:
+    """How much of a data set there was, where it was less than the published one and no setting says so."""
+    whole = PUBLISHED.get(str(group.settings["data"]))
+    held = next((run.coverage["held"] for run in group.method.runs if run.coverage.get("held")), None)
+    if whole is None or held is None or "data_share" in group.changed:
+        return []
+    count = int(np.sum(held))
+    return [f"{count:,} of {whole:,} training samples"] if count < whole else []
 
 
 def in_words(key: str, value: Any) -> str:

@@ -10,6 +10,7 @@ import gzip
 import json
 from collections.abc import Sequence
 from pathlib import Path
+from shlex import quote
 
 from chase.core.errors import RunDirectoryError
 from chase.core.files import read_jsonl, write_atomically
@@ -28,7 +29,7 @@ from chase.studies.places import run_place
 from chase.studies.plan import plans_in
 from chase.studies.repeat import commands
 from chase.studies.results import StudyResult, is_study, read_studies
-from chase.studies.study_page import NOTES, folded, page_of, write_study_page
+from chase.studies.study_page import folded, page_of, read_notes, write_study_page
 from chase.studies.why_page import why_page
 
 COPIED = ("model.json", "coverage.json", "confusion.json", "notes.json")
@@ -44,12 +45,19 @@ def pack(directory: Path, out: Path) -> int:
     """Copy the studies of a directory and all runs that have a finished round; how many runs there are."""
     plans = plans_in(directory)
     if not plans:
-        raise RunDirectoryError(f"{directory} holds no study: `chase study NAME --out {directory}` makes one")
+        raise RunDirectoryError(
+            f"{directory} holds no study: `chase study NAME --out {quote(str(directory))}` makes one"
+        )
     names = dict.fromkeys(job.name for plan in plans for job in plan.jobs)
     places = {name: run_place(directory, name) for name in names}
     begun = [name for name, place in places.items() if read_jsonl(place / "metrics.jsonl")]
     if not begun:
         raise RunDirectoryError(f"{directory}: no round of its studies is finished yet, so there is nothing to export")
+    own = next((name for name in begun if (out / name / "metrics.jsonl").exists()), None)
+    if own is not None:
+        raise RunDirectoryError(
+            f"{out} holds runs that are no export ({own}), which an export would damage: name another directory"
+        )
     for plan in plans:
         body = json.loads(plan.path.read_text(encoding="utf-8"))
         for entry in body["jobs"]:
@@ -88,7 +96,8 @@ def publish(root: Path) -> Path:
     inside = sorted(p for p in root.iterdir() if p.is_dir()) if root.is_dir() else []
     places = [place for place in (root, *inside) if is_study(place)]
     if not places:
-        raise RunDirectoryError(f"{root} holds no packed study: `chase study export DIR --out {root}/NAME` makes one")
+        command = f"chase study export DIR --out {quote(str(root / 'NAME'))}"
+        raise RunDirectoryError(f"{root} holds no packed study: `{command}` makes one")
     studies = [(place, result) for place in places for result in read_studies(place)]
     written: set[Path] = set()
     for place, result in studies:
@@ -110,7 +119,8 @@ def readme(studies: Studies, root: Path) -> list[str]:
     comparisons, lead, notes = in_short(studies, root), lead_text(studies), preface(studies, root)
     table = [to_markdown(comparisons)] if comparisons.rows else []
     none = [] if any(result.done for _, result in studies) else ["No run is finished yet.\n"]
-    parts = ["# Results\n", *none, *(lead or table), links(studies, root, why=bool(lead))]
+    field = field_text([result for _, result in studies])
+    parts = ["# Results\n", *none, *(lead or table), *field, links(studies, root, why=bool(lead))]
     parts += folded("What the columns of the table mean", TABLE_NOTE) if lead else []
     parts += folded("Notes on these results", notes) if notes else []
     parts += folded("What each study runs, and how much of it is finished", to_markdown(pages_table(studies, root)))
@@ -121,12 +131,11 @@ def readme(studies: Studies, root: Path) -> list[str]:
 
 def lead_text(studies: Studies) -> list[str]:
     """The table and the sentences; nothing where no study that they read has a finished run of some length."""
-    results = [result for _, result in studies]
-    groups = [group for group in groups_of(results) if group.rounds >= SHORTEST]
+    groups = [group for group in groups_of([result for _, result in studies]) if group.rounds >= SHORTEST]
     table = main_table(groups)
     if table is None:
         return []
-    return [CAPTION, to_markdown(table), three_sentences(findings_of(groups)), *field_text(results)]
+    return [CAPTION, to_markdown(table), three_sentences(findings_of(groups))]
 
 
 def links(studies: Studies, root: Path, *, why: bool) -> str:
@@ -143,7 +152,7 @@ def page_link(place: Path, result: StudyResult, root: Path) -> str:
 def preface(studies: Studies, root: Path) -> str:
     """``notes.md`` of the whole directory, where the directory itself is no study."""
     inside = all(place != root for place, _ in studies)
-    return (root / NOTES).read_text(encoding="utf-8") if inside and (root / NOTES).is_file() else ""
+    return read_notes(root) if inside else ""
 
 
 def write_why(studies: Studies, root: Path, written: set[Path]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from chase.core.errors import RunDirectoryError
 from chase.core.files import write_atomically
 from chase.core.prose import reflow
 from chase.report import charts, method_tables, plots
@@ -45,8 +46,19 @@ def write_study_page(result: StudyResult, place: Path, written: set[Path]) -> No
 
 def notes_text(place: Path) -> list[str]:
     """What the people who ran the studies wrote down about them, in ``notes.md`` beside the runs."""
+    text = read_notes(place)
+    return ["## Notes on these runs\n", text.strip() + "\n"] if text else []
+
+
+def read_notes(place: Path) -> str:
+    """``notes.md`` of a directory; empty where there is none."""
     file = place / NOTES
-    return ["## Notes on these runs\n", file.read_text(encoding="utf-8").strip() + "\n"] if file.is_file() else []
+    if not file.is_file():
+        return ""
+    try:
+        return file.read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        raise RunDirectoryError(f"{file} is not text in UTF-8: save it as UTF-8") from None
 
 
 def scene_figures(scene: SceneResult) -> dict[str, Drawing]:

@@ -52,8 +52,8 @@ NOT_CONTROLLED = """## What the paper did not control
 
 - **Who counts how much.** The text weighs a client by its labels. Under ReCo the two most willing clients then come to
   hold about half of the average on MNIST, although each knows two classes only. The authors' code averages models in
-  shuffled order with label counts in client order, which is equal weights on average; its tables may owe their order to
-  that.
+  shuffled order with label counts in client order, which is equal weights on average. What that does to the order of
+  methods: H14 to H16.
 - **What a label is worth.** No table has an arm that buys no labels, so it cannot show whether labels helped at all.
 - **Shared samples.** The authors' shards are drawn with replacement: clients share images, and a class may be missing.
 - **The alignment that was run.** In the authors' code the easy and hard split is read from an array of zeros, so every
@@ -162,8 +162,8 @@ came later."""
 )
 LENGTHS_NOTE = """ Where a hypothesis stands at several rounds it has as many chances of a false finding, and runs that
 were continued are the same runs: what is found at both rounds is not found twice independently. A hypothesis that has
-no row of some length was not run for it, or with fewer than three seeds. That every length stands, and the longest does
-not replace the others, was decided when five of the published runs of MNIST had 200 rounds."""
+no row of some length was not run for it, or with fewer than three seeds. The rule that every
+length is tested by itself was made when five runs of 200 rounds were there, before they were compared."""
 
 
 def of_last_rounds(group: Group) -> list[float]:
