@@ -404,6 +404,11 @@ def test_clients_without_unlabelled_samples_are_told_apart_and_a_share_of_the_cl
     assert shortages(some, full) == [
         f"1 of 10 clients have no unlabelled sample, so they never ask: client {table.clients[3]} first"
     ]
+    cycles = {"form": "cycles", "cycle_rounds": 5, "cycle_budget": "fixed", "rounds": 300}
+    none, short = shortages(every.model_copy(update=cycles), full)
+    assert none.startswith("1 of 10 clients have no unlabelled sample")
+    assert "9 of 10 clients run out of samples to ask for before round 300, in 59 requests: client" in short
+    assert shortages(every.model_copy(update={**cycles, "share_of_clients": 0.2}), table) == [], "12 requests of 2.5 %"
     first, second = shortages(every.model_copy(update={"share_of_clients": 0.5, "rounds": 80}), full)
     assert first.startswith("1 of 10 clients have no unlabelled sample")
     assert (

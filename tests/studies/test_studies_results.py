@@ -598,6 +598,11 @@ def test_an_export_never_goes_over_runs_that_are_no_export(finished: Path, tmp_p
         pack(finished, finished)
     assert {path: path.read_bytes() for path in finished.rglob("*") if path.is_file()} == before
     assert pack(finished, tmp_path / "kept") == pack(finished, tmp_path / "kept") == 4, "over an export it does"
+    begun = tmp_path / "kept" / "digits-other-seed9"
+    begun.mkdir()
+    (begun / "settings.toml").touch()
+    with pytest.raises(ChaseError, match=r"no export \(digits-other-seed9\)"):
+        pack(finished, tmp_path / "kept")
 
 
 def test_notes_that_are_no_text_are_refused_by_name(finished: Path, tmp_path: Path) -> None:

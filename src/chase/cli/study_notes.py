@@ -30,7 +30,8 @@ def foreseen(progress: Iterable[Progress], chosen: Study) -> list[str]:
                 said.setdefault(re.sub(r"\d+", "", text), []).append((seed, text))
         for alike in said.values():
             job = jobs[alike[0][0]]
-            advice = f" (--rounds {rounds_for_a_request(chosen, job)} or more)" if job.settings.form == "cycles" else ""
+            too_few = job.settings.form == "cycles" and job.settings.rounds <= job.settings.cycle_rounds
+            advice = f" (--rounds {rounds_for_a_request(chosen, job)} or more)" if too_few else ""
             notes.append(f"{scene}{about_seeds(alike, len(jobs))}{advice}")
     return notes
 

@@ -253,13 +253,7 @@ def shortages(settings: Settings, table: Coverage) -> list[str]:
         ]
     kinds, turns = usual_behaviours(settings), expected_turns(settings)
     free = table.samples - table.labeled.sum(axis=1)
-    none = np.flatnonzero(free == 0)
-    said: list[str] = []
-    if none.size:
-        said.append(
-            f"{none.size} of {settings.clients} clients have no unlabelled sample, so they never ask: client "
-            f"{table.clients[none[0]]} first"
-        )
+    said = without_samples(settings, table)
     ends = [last_request(kind, int(count)) for kind, count in zip(kinds, free, strict=True)]
     short = [client for client, end in enumerate(ends) if free[client] and end < turns]
     if not short:
@@ -277,21 +271,34 @@ def shortages(settings: Settings, table: Coverage) -> list[str]:
 
 
 def cycle_shortages(settings: Settings, table: Coverage) -> list[str]:
-    """Clients that run out of samples before the last request; one request is made at the end of each cycle but the
-    last."""
-    requests = (settings.rounds - 1) // settings.cycle_rounds
-    free = (table.samples - table.labeled.sum(axis=1)).tolist()
-    kinds = usual_behaviours(settings)
-    budgets = [behaviour_of(settings, kind, count).budget for kind, count in zip(kinds, free, strict=True)]
-    needed = [-(-count // budget) for count, budget in zip(free, budgets, strict=True)]
+    """The same in cycles: a client asks at the start of each cycle but the first, if it takes part in that round."""
+    free = table.samples - table.labeled.sum(axis=1)
+    turns = expected_turns(settings)
+    requests = (settings.rounds - 1) // settings.cycle_rounds * turns / settings.rounds
+    kinds = [behaviour_of(settings, kind, int(n)) for kind, n in zip(usual_behaviours(settings), free, strict=True)]
+    needed = [-(-int(count) // kind.budget) for kind, count in zip(kinds, free, strict=True)]
     short = [client for client, count in enumerate(needed) if free[client] and count < requests]
+    said = without_samples(settings, table)
     if not short:
-        return []
+        return said
     first = min(short, key=lambda client: needed[client])
+    how = "" if turns == settings.rounds else " each, as is to be expected"
     return [
-        f"{len(short)} of {settings.clients} clients run out of samples to ask for before the last of {requests} "
-        f"requests: client {table.clients[first]} first, which has {free[first]} unlabelled samples and has asked for "
-        f"all of them by request {needed[first]}"
+        *said,
+        f"{len(short)} of {settings.clients} clients run out of samples to ask for before round {settings.rounds}, in "
+        f"{requests:.0f} requests{how}: client {table.clients[first]} first, which has {free[first]} unlabelled "
+        f"samples and has asked for all of them by request {needed[first]}",
+    ]
+
+
+def without_samples(settings: Settings, table: Coverage) -> list[str]:
+    """Clients that have nothing to ask for from the beginning."""
+    none = np.flatnonzero(table.samples == table.labeled.sum(axis=1))
+    if not none.size:
+        return []
+    return [
+        f"{none.size} of {settings.clients} clients have no unlabelled sample, so they never ask: client "
+        f"{table.clients[none[0]]} first"
     ]
 
 

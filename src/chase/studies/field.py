@@ -15,7 +15,7 @@ from chase.report.statistics import ABOVE, BELOW, HIGHER, LOWER, TEST_FROM, Diff
 from chase.report.tables import ReportTable
 from chase.studies.hypotheses import EV, RANDOM
 from chase.studies.hypothesis_tests import Group, groups_of, last_rounds
-from chase.studies.overview import DATA, SHORTEST, conditions, name_of_data, scene_row
+from chase.studies.overview import DATA, SHORTEST, conditions, name_of_data, scene_row, signed
 from chase.studies.results import StudyResult
 from chase.studies.strong import STUDY
 
@@ -23,20 +23,22 @@ ARMS = tuple(arm.label for part in STUDY.parts for arm in part.arms)
 Row = tuple[str, str, int]
 """Data set, conditions, rounds."""
 
-CAPTION = """Other methods of the field with the same budget of labels; each only chooses samples, and all train by
+CAPTION = """Other published methods with the same budget of labels; each only chooses samples, and all train by
 cross-entropy alone. Accuracy in %, mean of the last five rounds over the seeds that all methods of a row have:
 """
 
 
 def rows_of(studies: Sequence[StudyResult]) -> dict[Row, list[Group]]:
-    """What each row of the table has: arms with finished runs, where a method beside random selection has any."""
-    found: dict[Row, list[Group]] = {}
+    """What each row of the table has: arms with finished runs, the most of each, where others than EV have any."""
+    found: dict[Row, dict[str, Group]] = {}
     for group in groups_of(studies, {STUDY.name}):
-        if group.rounds >= SHORTEST:
+        if group.arm in ARMS and group.rounds >= SHORTEST:
             row = str(group.settings["data"]), conditions(group), group.rounds
-            found.setdefault(row, []).append(group)
+            own = found.setdefault(row, {})
+            if group.arm not in own or len(group.method.runs) > len(own[group.arm].method.runs):
+                own[group.arm] = group
     order = [*DATA, *sorted({data for data, _, _ in found} - DATA.keys())]
-    kept = {row: groups for row, groups in found.items() if {group.arm for group in groups} - {RANDOM, EV}}
+    kept = {row: list(groups.values()) for row, groups in found.items() if groups.keys() - {RANDOM, EV}}
     return dict(sorted(kept.items(), key=lambda entry: (order.index(entry[0][0]), entry[0][2])))
 
 
@@ -76,11 +78,13 @@ def field_sentence(rows: dict[Row, list[Group]]) -> str:
         for found in against_random(groups, row[2]):
             if found.values.size:
                 seeds = "1 seed" if found.values.size == 1 else f"{found.values.size} seeds"
-                text = f"{found.label} ({where}: {found.interval.mean:+.1f} points, {seeds})"
+                text = f"{found.label} ({where}: {signed(found.interval.mean)} points, {seeds})"
                 kind = {HIGHER: "above", LOWER: "below", ABOVE: "early", BELOW: "early"}.get(found.verdict, "open")
                 said[kind].append(text)
-    parts = ["Differences are paired by the seeds that a method and random selection have, and corrected for all"]
-    parts += [f"methods of a row (Holm); from {TEST_FROM} seeds on a t-test decides."]
+    parts = ["Differences are paired by the seeds that a method and random selection both have. From", str(TEST_FROM)]
+    parts += [
+        "seeds on a t-test decides, its p corrected for all methods of a row (Holm); with fewer nothing is tested."
+    ]
     parts += [f"**Better than random selection:** {'; '.join(said['above']) or 'none is shown to be'}."]
     parts += [f"**Worse:** {'; '.join(said['below']) or 'none is shown to be'}."]
     parts += [f"**Provisional, fewer than {TEST_FROM} seeds:** {'; '.join(said['early'])}."] if said["early"] else []

@@ -66,6 +66,8 @@ def part_of_data(group: Group) -> list[str]:
     held = next((run.coverage["held"] for run in group.method.runs if run.coverage.get("held")), None)
     if whole is None or held is None or "data_share" in group.changed:
         return []
+    if group.settings["partition"] == "shards-reference":  # clients share samples, and leave some to nobody
+        return []
     count = int(np.sum(held))
     return [f"{count:,} of {whole:,} training samples"] if count < whole else []
 
@@ -77,7 +79,7 @@ def in_words(key: str, value: Any) -> str:
         "budget": lambda: f"{value} labels per request",
         "behaviour": lambda: {
             "free": "all clients label equally much",
-            "AbCo": "every client labels ten per round (AbCo)",
+            "AbCo": "every client labels in every round (AbCo)",
         }.get(value, str(value)),
         "partition": lambda: "shared shards" if value == "shards-reference" else said(key, value),
         "data_share": lambda: f"{100 * value:g} % of the data",
@@ -179,8 +181,12 @@ def evidence(finding: Finding) -> str:
 
 def points_of(finding: Finding) -> str:
     """The mean difference with its sign; none where it is 0.0."""
-    points = round(finding.difference.interval.mean, 1)
-    return f"{points:+.1f}" if points else "0.0"
+    return signed(finding.difference.interval.mean)
+
+
+def signed(points: float) -> str:
+    """With its sign; none where it is 0.0."""
+    return f"{points:+.1f}" if round(points, 1) else "0.0"
 
 
 def compared(hypothesis: Hypothesis) -> str:

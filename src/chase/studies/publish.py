@@ -53,10 +53,10 @@ def pack(directory: Path, out: Path) -> int:
     begun = [name for name, place in places.items() if read_jsonl(place / "metrics.jsonl")]
     if not begun:
         raise RunDirectoryError(f"{directory}: no round of its studies is finished yet, so there is nothing to export")
-    own = next((name for name in begun if (out / name / "metrics.jsonl").exists()), None)
+    own = next((place for place in sorted(out.glob("*")) if is_live(place)), None)
     if own is not None:
         raise RunDirectoryError(
-            f"{out} holds runs that are no export ({own}), which an export would damage: name another directory"
+            f"{out} holds runs that are no export ({own.name}), which an export would damage: name another directory"
         )
     for plan in plans:
         body = json.loads(plan.path.read_text(encoding="utf-8"))
@@ -70,6 +70,12 @@ def pack(directory: Path, out: Path) -> int:
     for name in begun:
         pack_run(places[name], out / name)
     return len(begun)
+
+
+def is_live(place: Path) -> bool:
+    """Whether this is the directory of a run that is no export."""
+    packed = (place / "metrics.jsonl.gz").exists() and not (place / "metrics.jsonl").exists()
+    return (place / "settings.toml").exists() and not packed
 
 
 def pack_run(run: Path, out: Path) -> None:
