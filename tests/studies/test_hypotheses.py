@@ -287,6 +287,9 @@ def test_the_table_at_the_top_is_over_the_seeds_that_all_arms_of_a_row_have() ->
     assert fewer is not None
     assert fewer.texts[0][3] == "2", "no more are wanted of EV"
     assert main_table(groups[3:]) is None, "five rounds say nothing of accuracy"
+    turned = main_table(groups[2::-1])
+    assert turned is not None
+    assert turned.texts == table.texts, "what has fewest conditions is first"
     longer = main_table([group("EV", "labelled", [0.6, 0.8], length=200), *groups])
     assert longer is not None
     assert [row[2] for row in longer.texts] == ["60", "200", "60", "50", "200"], "ours, then the paper's of both"

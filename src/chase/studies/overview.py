@@ -103,7 +103,7 @@ def main_table(groups: Sequence[Group]) -> ReportTable | None:
     order = [*DATA, *sorted({data for data, _, _ in scenes} - DATA.keys())]
     for data in (name for name in order if any(name == data for data, _, _ in scenes)):
         own = {key: some for key, some in scenes.items() if key[0] == data}
-        words = list(dict.fromkeys(under for _, under, _ in own))
+        words = sorted(dict.fromkeys(under for _, under, _ in own), key=lambda under: under.count(", "))
         by_length = sorted(own.items(), key=lambda entry: (words.index(entry[0][1]), entry[0][2]))
         rows += [scene_row(*key, some, ARMS) for key, some in by_length]
         rows += paper_rows(data, [rounds for _, _, rounds in own])
