@@ -85,6 +85,7 @@ def field_sentence(rows: dict[Row, list[Group]]) -> str:
     parts += [
         "seeds on a t-test decides, its p corrected for all methods of a row (Holm); with fewer nothing is tested."
     ]
+    parts += ["A hypothesis above is corrected for fewer comparisons, so that its verdict on EV can differ."]
     parts += [f"**Better than random selection:** {'; '.join(said['above']) or 'none is shown to be'}."]
     parts += [f"**Worse:** {'; '.join(said['below']) or 'none is shown to be'}."]
     parts += [f"**Provisional, fewer than {TEST_FROM} seeds:** {'; '.join(said['early'])}."] if said["early"] else []
