@@ -80,7 +80,8 @@ def run(finished: Path, tmp_path: Path) -> Path:
         (["nowhere.toml"], "cannot read settings file nowhere.toml: No such file or directory"),
         (["digits", "--strategy", "chse"], "unknown strategy 'chse'; did you mean 'chase'? known: "),
         (["digits", "--strategy", "nowhere:Thing"], "strategy 'nowhere:Thing': cannot import 'nowhere'"),
-        (["digits", "--set", "round=3"], "unknown setting 'round'; did you mean 'rounds'? known: "),
+        (["digits", "--set", "round=3"], "unknown setting 'round'; did you mean 'rounds'? `chase list settings`"),
+        (["digits", "--out", ""], "'--out' / '-o': the path is empty; give a name, or . for the current directory"),
         (["digits", "--set", "rounds"], "--set takes key=value, not 'rounds'"),
         (["digits", "--set", "rounds=0"], "rounds = 0 is invalid: input should be greater than or equal to 1"),
         (["digits", "--set", "beta=2"], "beta = 2 is invalid: input should be less than or equal to 1"),
@@ -130,6 +131,11 @@ def test_a_directory_that_holds_a_run_is_not_written_over(chase: Chase, run: Pat
 def test_a_directory_that_is_no_run_cannot_be_gone_on_with(chase: Chase, name: str) -> None:
     Path("notes.txt").write_text("not a run")
     assert f"{name} is not a run directory" in chase.refused("resume", name)
+
+
+@pytest.mark.parametrize("command", [["resume"], ["report"], ["study", "export"], ["study", "publish"], ["watch"]])
+def test_an_empty_path_is_not_the_current_directory(chase: Chase, command: list[str]) -> None:
+    assert "the path is empty" in chase.refused(*command, "", *(["--out", "x"] if "export" in command else []))
 
 
 @pytest.mark.parametrize("command", ["show", "report", "export", "watch"])

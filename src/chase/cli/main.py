@@ -10,6 +10,7 @@ from typing import Any
 import click
 import typer
 import typer.core
+import typer.main
 
 from chase import __version__
 from chase.core.errors import ChaseError
@@ -82,13 +83,33 @@ def _usage(error: click.UsageError) -> str:
     return f"chase: {error.format_message().rstrip('.')}{help_of}"
 
 
+class _Path(click.Path):
+    """A path that is not empty: Python takes "" for the current directory, and "$UNSET" in a shell gives it."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if value == "":
+            self.fail("the path is empty; give a name, or . for the current directory", param, ctx)
+        return super().convert(value, param, ctx)
+
+
+def _refuse_empty_paths(command: click.Command) -> None:
+    for param in command.params:
+        if isinstance(param.type, click.Path):
+            checked = _Path()
+            vars(checked).update(vars(param.type))
+            param.type = checked
+    for inner in command.commands.values() if isinstance(command, click.Group) else ():
+        _refuse_empty_paths(inner)
+
+
 def main() -> None:
     """Entry point of the console script."""
     for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
         os.environ.setdefault(variable, "1")
-    app = commands(next(iter(sys.argv[1:]), None))
+    command = typer.main.get_command(commands(next(iter(sys.argv[1:]), None)))
+    _refuse_empty_paths(command)
     try:
-        code = app(prog_name="chase", standalone_mode=False)
+        code = command(prog_name="chase", standalone_mode=False)
         sys.exit(code if isinstance(code, int) else 0)
     except click.exceptions.NoArgsIsHelpError as error:
         error.show()

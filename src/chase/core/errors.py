@@ -110,9 +110,10 @@ class ClientError(ChaseError):
         super().__init__(f"client {client}, round {round}, {stage}: {str(cause) or type(cause).__name__}")
 
 
-def unknown(kind: str, name: str, known: Iterable[str]) -> str:
-    """The sentence for a name that is not known, with the nearest one that is."""
+def unknown(kind: str, name: str, known: Iterable[str], see: str = "") -> str:
+    """The sentence for a name that is not known, with the nearest one that is, and all others or the command to see."""
     names = sorted(known)
     near = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
     hint = f"did you mean '{near[0]}'? " if near else ""
-    return f"unknown {kind} '{name}'; {hint}known: {', '.join(names)}"
+    others = f"`{see}` shows all {len(names)}" if see else f"known: {', '.join(names)}"
+    return f"unknown {kind} '{name}'; {hint}{others}"

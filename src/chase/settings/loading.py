@@ -48,7 +48,7 @@ def from_mapping(values: Mapping[str, Any]) -> Settings:
     values = flatten(values)
     for key in values:
         if key not in Settings.model_fields:
-            raise SettingsError(unknown("setting", key, Settings.model_fields))
+            raise SettingsError(unknown("setting", key, Settings.model_fields, see="chase list settings"))
     try:
         return Settings(**values)
     except ValidationError as error:
