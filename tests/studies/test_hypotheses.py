@@ -14,12 +14,13 @@ from chase.report.runs import MethodRuns, RunData
 from chase.report.statistics import Difference, paired_p
 from chase.report.tables import NONE, ReportTable
 from chase.settings import load
+from chase.studies.abstract import POINTS, abstract, later_methods
 from chase.studies.awakened import awakened_table, easy_then
 from chase.studies.beside_paper import beside_note, beside_paper, jump
 from chase.studies.campaign import CAMPAIGN, left
 from chase.studies.catalog import STUDIES, find_study
 from chase.studies.clients_alone import clients_alone
-from chase.studies.field import against_random, field_sentence, field_table, field_text, rows_of
+from chase.studies.field import against_random, field_sentences, field_table, field_text, rows_of
 from chase.studies.hypotheses import FEW_LABELS, HYPOTHESES, Hypothesis, family, family_size
 from chase.studies.hypothesis_tests import (
     CONTRADICTED,
@@ -43,7 +44,7 @@ from chase.studies.observations import (
     woken_change,
     zero_share,
 )
-from chase.studies.overview import MOST_NAMED, compared, conditions, evidence, main_table, three_sentences
+from chase.studies.overview import MOST_NAMED, compared, conditions, evidence, main_table, what_holds
 from chase.studies.plan import Options, StudyJob, plan
 from chase.studies.results import SceneResult, StudyResult
 from chase.studies.verdict_grid import in_short
@@ -196,9 +197,9 @@ def test_verdicts_need_six_seeds_for_a_test_and_say_so_below() -> None:
     assert said["H5"].verdict == "not decided (the interval holds 0)"
     assert said["H5"].open
     assert said["H10"].verdict == NOT_RUN
-    assert three_sentences(list(said.values())).startswith(
-        "**What holds:** bought labels do harm where clients are weighted by labels (no labels minus random: MNIST "
-        "+9.9 points, 6 seeds); **provisional, fewer than 6 seeds:** "
+    assert what_holds(list(said.values())).startswith(
+        "**What holds**\n\n- Bought labels do harm where clients are weighted by labels (no labels minus random: MNIST "
+        "+9.9 points, 6 seeds).\n\n**Provisional, fewer than 6 seeds**\n\n- "
     )
     assert not said["H4"].holds
     assert said["H4"].fails
@@ -248,13 +249,15 @@ def test_one_seed_decides_nothing() -> None:
     groups = [group("FedRandom", "labelled", [0.5]), group("no labels", "labelled", [0.9])]
     found = findings_of(groups)
     assert next(f for f in found if f.hypothesis.key == "H1").verdict == "not decided (one seed)"
-    text = three_sentences(found)
-    assert "**What holds:** nothing is settled by the runs so far." in text
-    assert (
-        "**not decided:** bought labels do harm where clients are weighted by labels (no labels minus random: MNIST "
-        "+40.0 points, 1 seed)." in text
+    text = what_holds(found)
+    assert text.startswith(
+        "**What holds**\n\n- Nothing is settled by the runs so far.\n\n**What does not hold**\n\n- None"
     )
-    assert text.count("\n\n") == 2, "three sentences"
+    assert (
+        "**Not decided**\n\n- Bought labels do harm where clients are weighted by labels (no labels minus random: "
+        "MNIST +40.0 points, 1 seed).\n" in text
+    )
+    assert "Provisional" not in text, "no list without a line"
 
 
 def test_tables_by_hand() -> None:
@@ -310,8 +313,8 @@ def test_a_sentence_names_some_hypotheses_and_counts_the_others() -> None:
     found = findings_of(groups)
     more = len({f.hypothesis.brief for f in found if f.holds}) - MOST_NAMED
     assert more > 0
-    assert f"and {more} more in why.md" in three_sentences(found)
-    assert "**What does not hold:** bought labels do harm" in three_sentences(found)
+    assert f"- And {more} more in [why.md](why.md).\n" in what_holds(found)
+    assert "**What does not hold**\n\n- Bought labels do harm" in what_holds(found)
 
 
 def test_conditions_are_in_words() -> None:
@@ -680,12 +683,79 @@ def test_methods_of_the_field_are_set_against_random_selection() -> None:
     assert list(found) == ["FEAL", "IFAL", "LoGo", "FairFAL"]
     assert found["IFAL"].p == pytest.approx(6 * paired_p(100 * (-0.1 - 0.5 * noise)), rel=1e-6)
     assert found["FairFAL"].p is None
-    said = field_sentence({("mnist", "weights by labels", 60): groups})
-    assert "**Better than random selection:** FEAL (MNIST, weights by labels: +9.9 points, 6 seeds). " in said
-    assert "**Worse:** IFAL (MNIST, weights by labels: -10.1 points, 6 seeds)." in said
-    assert "fewer than 6 seeds:** FairFAL (MNIST, weights by labels: +20.1 points, 3 seeds)." in said
-    assert said.endswith("**Not decided:** LoGo (MNIST, weights by labels: -0.3 points, 6 seeds).\n")
+    said = field_sentences({("mnist", "weights by labels", 60): groups}).split("\n\n")[0].split("\n")
+    assert said == [
+        "- **Better than random selection:** MNIST, weights by labels (6 seeds): FEAL +9.9.",
+        "- **Worse:** MNIST, weights by labels (6 seeds): IFAL -10.1.",
+        "- **Provisional, fewer than 6 seeds:** MNIST, weights by labels (3 seeds): FairFAL +20.1.",
+        "- **Not decided:** MNIST, weights by labels (6 seeds): LoGo -0.3.",
+    ]
+    none = field_sentences({("mnist", "weights by labels", 60): groups[:1]})
+    assert none.startswith(
+        "- **Better than random selection:** none is shown to be.\n- **Worse:** none is shown to be.\n\n"
+    )
     assert against_random(groups[1:], 60) == [], "nothing to compare with"
+
+
+def test_the_abstract_says_what_the_runs_decide_and_no_more() -> None:
+    noise = np.array([0.0, 0.01, -0.01, 0.005, -0.005, 0.002])
+    groups = [
+        group("FedRandom", "labelled", (0.5 + noise).tolist(), length=60),
+        group("no labels", "labelled", (0.6 - noise).tolist(), length=60),
+        group("FedRandom", "equal", (0.7 - noise).tolist(), length=60),
+        group("no labels", "equal", (0.65 + noise).tolist(), length=60),
+    ]
+    title, question, answers = abstract(findings_of(groups), [])
+    assert title.startswith("## ")
+    assert "what decides it?" in question
+    assert answers == (
+        "1. **Who counts how much in the average decides whether bought labels help.** Where clients are weighted by "
+        "labels, as in the paper's text, labels that they buy cost 9.9 points (MNIST at round 60; H1); with equal "
+        "weights as many labels bring 4.9 points (H3), and random selection gains 19.9 (H2).\n"
+    )
+    assert abstract(findings_of(groups[:2]), []) == [], "H2 and H3 have not run"
+    turned = [replace(groups[0], method=groups[1].method), replace(groups[1], method=groups[0].method), *groups[2:]]
+    assert abstract(findings_of(turned), []) == [], "H1 is contradicted"
+    cifar = [
+        group(arm, "equal", (v + sign * noise).tolist(), "cifar10")
+        for arm, v, sign in (("FedRandom", 0.5, 1), ("no labels", 0.4, -1))
+    ]
+    assert (
+        "(H2). With equal weights they bring 10.1 points on CIFAR-10 at round 6 (H3).\n"
+        in abstract(findings_of([*groups, *cifar]), [])[-1]
+    )
+
+
+def test_sentences_of_the_abstract_take_the_figures_of_one_round() -> None:
+    noise = np.array([0.0, 0.01, -0.01, 0.005, -0.005, 0.002])
+    undecided = noise[::-1] * 3
+    groups = [
+        group("FedRandom", "equal", (0.5 + noise).tolist(), "cifar10", length=60),
+        group("EV", "equal", (0.5 + undecided).tolist(), "cifar10", length=60),
+        group("FedRandom", "equal", (0.6 + noise).tolist(), "cifar10", length=200),
+        group("EV", "equal", (0.62 - noise).tolist(), "cifar10", length=200),
+    ]
+    (answer,) = abstract(findings_of(groups), [])[-1].splitlines()
+    assert answer.startswith(
+        "1. **With equal weights EV is ahead of random selection on CIFAR-10**, by 1.9 points at round 200"
+    )
+    on_mnist = [replace(g, settings={**g.settings, "data": "mnist"}) for g in groups]
+    assert abstract(findings_of(on_mnist), []) == [], "a point begins with what it is about"
+    both = abstract(findings_of([*groups, *on_mnist]), [])[-1]
+    assert "H5). On MNIST at round 60, with two classes per client, no difference is decided (H5).\n" in both
+
+
+def test_every_sentence_of_the_abstract_speaks_of_hypotheses_on_their_data() -> None:
+    for sentence in (sentence for point in POINTS for sentence in point):
+        assert all(sentence.data in hypothesis_of(key).data for key in sentence.when), sentence
+        named = {key for key in sentence.when if key in sentence.text}
+        assert named or "There " in sentence.text, sentence
+
+
+def test_the_abstract_counts_later_methods_without_ev() -> None:
+    (said,) = later_methods(field_studies(["FedRandom", "EV", "FEAL"]))
+    assert said.startswith("**Of the other published methods none is shown to beat random selection** (MNIST);")
+    assert later_methods(field_studies(["FedRandom", "EV"])) == []
 
 
 def field_studies(arms: list[str]) -> list[StudyResult]:

@@ -332,7 +332,7 @@ def test_directories_of_one_study_are_told_apart(finished: Path, tmp_path: Path)
     assert text.count("4 of 6 jobs are finished") == 2
 
 
-def test_the_results_page_leads_with_one_table_and_three_sentences(finished: Path, tmp_path: Path) -> None:
+def test_the_results_page_leads_with_what_holds_and_one_table(finished: Path, tmp_path: Path) -> None:
     """Twelve rounds of what `why` runs, both arms of one seed and one of the next: short, and the rest folded."""
     asked = Options(("digits",), ("FedRandom", "EV"), 12, 2, scale=0.2, changes=TINY)
     jobs = plan(find_study("why"), asked)
@@ -346,7 +346,8 @@ def test_the_results_page_leads_with_one_table_and_three_sentences(finished: Pat
     assert "| digits | weights by labels, " in lead
     assert "| 12 | 1 of 2 |" in lead
     for name in ("What holds", "What does not hold", "What the paper did not control"):
-        assert lead.count(f"**{name}:**") == 1
+        assert lead.count(f"**{name}**") == 1
+        assert lead.index(f"**{name}**") < lead.index("| --- |")
     assert "[why.md](why.md)" in lead
     assert "Studies: [why](why/why-study.md)." in " ".join(lead.split())
     assert not re.search(r"^(\*\*|\w|- )", rest.split("</details>")[-1], re.MULTILINE), "the rest is folded"

@@ -7,6 +7,7 @@ paired by seed; from six seeds on a t-test decides, Holm-corrected over the meth
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
 
 from chase.report.cells import Cell
@@ -45,7 +46,7 @@ def rows_of(studies: Sequence[StudyResult]) -> dict[Row, list[Group]]:
 def field_text(studies: Sequence[StudyResult]) -> list[str]:
     """The table and what it says; nothing where no such method has a finished run."""
     rows = rows_of(studies)
-    return [CAPTION, to_markdown(field_table(rows)), field_sentence(rows)] if rows else []
+    return [CAPTION, to_markdown(field_table(rows)), field_sentences(rows)] if rows else []
 
 
 def field_table(rows: dict[Row, list[Group]]) -> ReportTable:
@@ -69,25 +70,56 @@ def against_random(groups: Sequence[Group], end: int) -> list[Difference]:
     return found
 
 
-def field_sentence(rows: dict[Row, list[Group]]) -> str:
-    """Which methods beat random selection, which lose to it, and where that is not decided."""
-    said: dict[str, list[str]] = {"above": [], "below": [], "early": [], "open": []}
+@dataclass(frozen=True)
+class Compared:
+    """A method minus random selection in one row."""
+
+    where: str
+    difference: Difference
+
+    @property
+    def place(self) -> str:
+        """``MNIST, weights by labels (6 seeds)``."""
+        seeds = self.difference.values.size
+        return f"{self.where} ({seeds} seed{'s' * (seeds != 1)})"
+
+    @property
+    def points(self) -> str:
+        """``EV -6.6``."""
+        return f"{self.difference.label} {signed(self.difference.interval.mean)}"
+
+
+def compared_with_random(rows: dict[Row, list[Group]]) -> dict[str, list[Compared]]:
+    """All methods of all rows: those above and below random selection, those that hint at it, and the others."""
+    found: dict[str, list[Compared]] = {"above": [], "below": [], "early": [], "open": []}
     several = {row[:2] for row in rows if sum(row[:2] == other[:2] for other in rows) > 1}
     for row, groups in rows.items():
         where = f"{name_of_data(row[0])}, {row[1]}" + (f", round {row[2]}" if row[:2] in several else "")
-        for found in against_random(groups, row[2]):
-            if found.values.size:
-                seeds = "1 seed" if found.values.size == 1 else f"{found.values.size} seeds"
-                text = f"{found.label} ({where}: {signed(found.interval.mean)} points, {seeds})"
-                kind = {HIGHER: "above", LOWER: "below", ABOVE: "early", BELOW: "early"}.get(found.verdict, "open")
-                said[kind].append(text)
-    parts = ["Differences are paired by the seeds that a method and random selection both have. From", str(TEST_FROM)]
-    parts += [
-        "seeds on a t-test decides, its p corrected for all methods of a row (Holm); with fewer nothing is tested."
-    ]
-    parts += ["A hypothesis above is corrected for fewer comparisons, so that its verdict on EV can differ."]
-    parts += [f"**Better than random selection:** {'; '.join(said['above']) or 'none is shown to be'}."]
-    parts += [f"**Worse:** {'; '.join(said['below']) or 'none is shown to be'}."]
-    parts += [f"**Provisional, fewer than {TEST_FROM} seeds:** {'; '.join(said['early'])}."] if said["early"] else []
-    parts += [f"**Not decided:** {'; '.join(said['open'])}."] if said["open"] else []
-    return " ".join(parts) + "\n"
+        for difference in against_random(groups, row[2]):
+            if difference.values.size:
+                kind = {HIGHER: "above", LOWER: "below", ABOVE: "early", BELOW: "early"}
+                found[kind.get(difference.verdict, "open")].append(Compared(where, difference))
+    return found
+
+
+FIELD_NOTE = f"""Differences from random selection in points, paired by the seeds that a method and random selection
+both have. From {TEST_FROM} seeds on a t-test decides, its p corrected for all methods of a row (Holm); with fewer
+nothing is tested. A hypothesis above is corrected for fewer comparisons, so that its verdict on EV can differ.
+"""
+KINDS = {
+    "above": "Better than random selection",
+    "below": "Worse",
+    "early": f"Provisional, fewer than {TEST_FROM} seeds",
+    "open": "Not decided",
+}
+
+
+def field_sentences(rows: dict[Row, list[Group]]) -> str:
+    """Which methods beat random selection, which lose to it, and where that is not decided: a line for each."""
+    lines = []
+    for kind, found in compared_with_random(rows).items():
+        places = dict.fromkeys(one.place for one in found)
+        named = [f"{place}: {', '.join(one.points for one in found if one.place == place)}" for place in places]
+        if named or kind in ("above", "below"):
+            lines.append(f"- **{KINDS[kind]}:** {'; '.join(named) or 'none is shown to be'}.")
+    return "\n".join(lines) + f"\n\n{FIELD_NOTE}"

@@ -114,7 +114,7 @@ _LABELS = _on(
     _hypothesis(
         "H2",
         "The weights are the reason: random selection is better with equal weights than with weights by labels",
-        "equal weights repair that",
+        "equal weights are better than weights by labels",
         (RANDOM, RANDOM),
         (EQUAL, NONE_CHANGED),
         BOTH,

@@ -36,11 +36,11 @@ of fewer where both are there; the sentences test each length by itself.
 """
 MOST_NAMED = 5
 """Hypotheses that a sentence names; the others are counted."""
-NOT_CONTROLLED = (
-    "**What the paper did not control:** who counts how much in the average (its text weighs clients by labels, its "
-    "code in effect equally), what labels are worth at all (no arm without bought labels), clients that share samples, "
-    "the alignment that its code really computes, and the scale of the inputs."
-)
+NOT_CONTROLLED = [
+    "Who counts how much in the average: its text weighs clients by labels, its code in effect equally.",
+    "What labels are worth at all: no arm buys none.",
+    "Clients that share samples, the alignment that its code really computes, and the scale of the inputs.",
+]
 
 
 def name_of_data(data: str) -> str:
@@ -145,25 +145,32 @@ def paper_rows(data: str, lengths: Sequence[int]) -> list[list[Cell]]:
     ]
 
 
-def three_sentences(found: Sequence[Finding]) -> str:
-    """What holds, what does not, and what the paper did not control, each in one sentence."""
-    holds = list_of([f for f in found if f.holds]) or "nothing is settled by the runs so far"
+def what_holds(found: Sequence[Finding]) -> str:
+    """What holds, what does not, and what the paper did not control, each a list."""
     early = list_of([f for f in found if f.provisional])
-    holds += f"; **provisional, fewer than {TEST_FROM} seeds:** {early}" if early else ""
-    fails, undecided = list_of([f for f in found if f.fails]), list_of([f for f in found if f.open])
-    second = fails or "none of the hypotheses is contradicted so far"
-    second += f"; **not decided:** {undecided}" if undecided else ""
-    return f"**What holds:** {holds}.\n\n**What does not hold:** {second}.\n\n{NOT_CONTROLLED}\n"
+    undecided = list_of([f for f in found if f.open])
+    parts = {
+        "What holds": list_of([f for f in found if f.holds]) or ["Nothing is settled by the runs so far."],
+        f"Provisional, fewer than {TEST_FROM} seeds": early,
+        "What does not hold": list_of([f for f in found if f.fails])
+        or ["None of the hypotheses is contradicted so far."],
+        "Not decided": undecided,
+        "What the paper did not control": NOT_CONTROLLED,
+    }
+    texts = ["\n".join([f"**{title}**\n", *(f"- {line}" for line in lines)]) for title, lines in parts.items() if lines]
+    return "\n\n".join(texts) + "\n"
 
 
-def list_of(found: Sequence[Finding]) -> str:
-    """``labels do harm (MNIST +6.2 points, 6 seeds); ...``: a hypothesis once, its data sets in brackets."""
+def list_of(found: Sequence[Finding]) -> list[str]:
+    """``Labels do harm (MNIST +6.2 points, 6 seeds).``: a hypothesis once, its data sets in brackets."""
     groups: dict[str, list[Finding]] = {}
     for finding in found:
         groups.setdefault(finding.hypothesis.brief, []).append(finding)
-    named = [f"{brief} ({evidence_of(some)})" for brief, some in list(groups.items())[:MOST_NAMED]]
+    named = [
+        f"{brief[0].upper()}{brief[1:]} ({evidence_of(some)})." for brief, some in list(groups.items())[:MOST_NAMED]
+    ]
     more = len(groups) - len(named)
-    return "; ".join([*named, *([f"and {more} more in why.md"] if more else [])])
+    return [*named, *([f"And {more} more in [why.md](why.md)."] if more else [])]
 
 
 def evidence_of(found: Sequence[Finding]) -> str:

@@ -24,7 +24,7 @@ from chase.report.tables import ReportTable, versions
 from chase.settings import from_mapping, presets, read_file, to_toml
 from chase.studies.field import field_text
 from chase.studies.hypothesis_tests import findings_of, groups_of
-from chase.studies.overview import CAPTION, SHORTEST, TABLE_NOTE, main_table, three_sentences
+from chase.studies.overview import CAPTION, SHORTEST, TABLE_NOTE, main_table, what_holds
 from chase.studies.places import run_place
 from chase.studies.plan import plans_in
 from chase.studies.repeat import commands
@@ -121,7 +121,7 @@ def publish(root: Path) -> Path:
 
 
 def readme(studies: Studies, root: Path) -> list[str]:
-    """The results page: one table and three sentences, then where everything else is; the rest opens on a click."""
+    """The results page: what holds and what does not, the tables, where everything else is; the rest on a click."""
     comparisons, lead, notes = in_short(studies, root), lead_text(studies), preface(studies, root)
     table = [to_markdown(comparisons)] if comparisons.rows else []
     none = [] if any(result.done for _, result in studies) else ["No run is finished yet.\n"]
@@ -136,12 +136,12 @@ def readme(studies: Studies, root: Path) -> list[str]:
 
 
 def lead_text(studies: Studies) -> list[str]:
-    """The table and the sentences; nothing where no study that they read has a finished run of some length."""
+    """What holds and the table; nothing where no study that they read has a finished run of some length."""
     groups = [group for group in groups_of([result for _, result in studies]) if group.rounds >= SHORTEST]
     table = main_table(groups)
     if table is None:
         return []
-    return [CAPTION, to_markdown(table), three_sentences(findings_of(groups))]
+    return [what_holds(findings_of(groups)), CAPTION, to_markdown(table)]
 
 
 def links(studies: Studies, root: Path, *, why: bool) -> str:

@@ -15,6 +15,7 @@ from chase.report.requests_section import chance_share, evenness
 from chase.report.runs import RunData
 from chase.report.statistics import interval
 from chase.report.tables import ReportTable
+from chase.studies.abstract import abstract
 from chase.studies.awakened import AWAKENED_FOUND, AWAKENED_NOTE, awakened_table, easy_then
 from chase.studies.beside_paper import beside_note, beside_paper
 from chase.studies.campaign import CAMPAIGN, left
@@ -38,7 +39,8 @@ from chase.studies.results import SceneResult, StudyResult, key_of_run
 from chase.studies.study_page import folded
 from chase.studies.verdict_grid import in_short
 
-HEAD = """# Why strategies win or lose here
+TITLE = "# Why strategies win or lose here\n"
+HEAD = """## How it was found
 
 Made from the raw metrics in this directory by `chase study publish .`; it fills as runs finish. Accuracy is the mean of
 the last five rounds; differences are paired by seed, with 95 % intervals (Student's t). From six seeds on a paired
@@ -75,7 +77,14 @@ def why_page(studies: Sequence[tuple[Path, StudyResult]], root: Path) -> tuple[s
         f"![{drawn.title}]({file.relative_to(root).as_posix()})\n\n{drawn.caption}\n" for file, drawn in figures.items()
     ]
     results = [result for _, result in studies]
-    parts = [HEAD, in_short(found), *ev_sections(found, groups, results), *pull_section(found, groups)]
+    parts = [
+        TITLE,
+        *abstract(found, results),
+        in_short(found),
+        HEAD,
+        *ev_sections(found, groups, results),
+        *pull_section(found, groups),
+    ]
     parts += awakened_section(found, groups)
     parts += [NOT_CONTROLLED, *section("Beside the paper's figures", beside_paper(groups), beside_note(groups))]
     parts += ["## Accuracy\n", *shown, "## In detail\n"]
