@@ -20,7 +20,7 @@ from chase.studies.beside_paper import beside_note, beside_paper, jump
 from chase.studies.campaign import CAMPAIGN, left
 from chase.studies.catalog import STUDIES, find_study
 from chase.studies.clients_alone import clients_alone
-from chase.studies.field import against_random, field_sentences, field_table, field_text, rows_of
+from chase.studies.field import FIELD_NOTE, against, compared_with, field_sentences, field_table, field_text, rows_of
 from chase.studies.hypotheses import FEW_LABELS, HYPOTHESES, Hypothesis, family, family_size
 from chase.studies.hypothesis_tests import (
     CONTRADICTED,
@@ -29,6 +29,7 @@ from chase.studies.hypothesis_tests import (
     Finding,
     Group,
     compare,
+    corrected_together,
     findings_of,
     groups_of,
     last_rounds,
@@ -44,10 +45,11 @@ from chase.studies.observations import (
     woken_change,
     zero_share,
 )
-from chase.studies.overview import MOST_NAMED, compared, conditions, evidence, main_table, what_holds
+from chase.studies.overview import MOST_NAMED, compared, conditions, evidence, main_table, tables_of, what_holds
 from chase.studies.plan import Options, StudyJob, plan
 from chase.studies.results import SceneResult, StudyResult
 from chase.studies.verdict_grid import in_short
+from chase.studies.verdict_table import if_all_were_one_family
 from chase.studies.why_page import (
     LONGEST,
     accuracies,
@@ -354,7 +356,7 @@ def test_what_ev_can_see_by_hand() -> None:
     assert found["H19"].provisional
     beside = Group("FedRandom", settings, MethodRuns("FedRandom", [replace(run, selections=[])]))
     shown = seen_by_ev([beside, one]).texts
-    assert shown[0] == ["MNIST", "weights by labels", "FedRandom", "2", "1", NONE, NONE, "75", "33"], "the control"
+    assert shown[0] == ["MNIST", "weights by labels", "random", "2", "1", NONE, NONE, "75", "33"], "the control"
     assert shown[1] == row
     assert seen_by_ev([group("FedRandom", "labelled", [0.5])]).rows == []
 
@@ -384,7 +386,7 @@ def test_to_whose_classes_a_model_is_pulled_by_hand() -> None:
     ]
     rows = pulled_table(groups).texts
     assert [row[2:] for row in rows] == [
-        ["FedRandom", "6", "1", "75", "50", "95", "45"],
+        ["random", "6", "1", "75", "50", "95", "45"],
         ["EV", "6", "1", "50", "50", "100", "100"],
         ["no labels", "6", "1", "75", "50", "95", "45"],
     ]
@@ -414,12 +416,12 @@ def test_our_figures_stand_beside_those_of_the_paper() -> None:
     assert list(table.columns[3:]) == ["seeds", "50", "60", "75", "76", "100", "125", "150", "175", "200", "jump"]
     dashes = ["–"] * 5
     assert [[row[1], row[2], row[3], *row[4:9]] for row in table.texts] == [
-        ["*the paper*", "FedRandom", "3", "75.0", "–", "78.7", "–", "80.6"],
+        ["*the paper*", "random", "3", "75.0", "–", "78.7", "–", "80.6"],
         ["*the paper*", "EV", "3", "78.9", "–", "82.2", "–", "83.8"],
         ["*the paper*", "CHASe", "3", "79.6", "–", "82.2", "–", "84.0"],
         ["weights by labels", "CHASe, all-global", "1", "88.5\\*", "88.5\\*", *dashes[:3]],
         ["weights by labels", "EV", "2", "70.0", "70.0", "70.0", "70.0", "–"],
-        ["equal weights", "FedRandom", "2", "89.0\\*", "89.0\\*", *dashes[:3]],
+        ["equal weights", "random", "2", "89.0\\*", "89.0\\*", *dashes[:3]],
         ["equal weights, 32x32 pixels", "EV", "1", "90.0\\*", "90.0\\*", *dashes[:3]],
     ]
     assert all(row[9:] == [*dashes[:4], "0.0"] for row in table.texts[3:])
@@ -679,22 +681,23 @@ def test_methods_of_the_field_are_set_against_random_selection() -> None:
         strong_group("LoGo", (0.5 - noise).tolist()),
         strong_group("FairFAL", [0.7 + 0.001 * seed for seed in range(3)]),
     ]
-    found = {d.label: d for d in against_random(groups, 60)}
+    found = {d.label: d for d in against("FedRandom", groups, 60)}
     assert list(found) == ["FEAL", "IFAL", "LoGo", "FairFAL"]
     assert found["IFAL"].p == pytest.approx(6 * paired_p(100 * (-0.1 - 0.5 * noise)), rel=1e-6)
     assert found["FairFAL"].p is None
-    said = field_sentences({("mnist", "weights by labels", 60): groups}).split("\n\n")[0].split("\n")
-    assert said == [
-        "- **Better than random selection:** MNIST, weights by labels (6 seeds): FEAL +9.9.",
+    rows = {("mnist", "weights by labels", 60): groups}
+    assert field_sentences(rows).split("\n") == [
+        "**Minus random selection**",
+        "",
+        "- **Better:** MNIST, weights by labels (6 seeds): FEAL +9.9.",
         "- **Worse:** MNIST, weights by labels (6 seeds): IFAL -10.1.",
         "- **Provisional, fewer than 6 seeds:** MNIST, weights by labels (3 seeds): FairFAL +20.1.",
         "- **Not decided:** MNIST, weights by labels (6 seeds): LoGo -0.3.",
+        "",
+        *FIELD_NOTE.split("\n"),
     ]
-    none = field_sentences({("mnist", "weights by labels", 60): groups[:1]})
-    assert none.startswith(
-        "- **Better than random selection:** none is shown to be.\n- **Worse:** none is shown to be.\n\n"
-    )
-    assert against_random(groups[1:], 60) == [], "nothing to compare with"
+    assert field_sentences({("mnist", "weights by labels", 60): groups[:1]}) == FIELD_NOTE
+    assert against("FedRandom", groups[1:], 60) == [], "nothing to compare with"
 
 
 def test_the_abstract_says_what_the_runs_decide_and_no_more() -> None:
@@ -742,7 +745,10 @@ def test_sentences_of_the_abstract_take_the_figures_of_one_round() -> None:
     on_mnist = [replace(g, settings={**g.settings, "data": "mnist"}) for g in groups]
     assert abstract(findings_of(on_mnist), []) == [], "a point begins with what it is about"
     both = abstract(findings_of([*groups, *on_mnist]), [])[-1]
-    assert "H5). On MNIST at round 60, with two classes per client, no difference is decided (H5).\n" in both
+    assert (
+        "H5). On MNIST at round 60, with two classes per client, no difference is decided with equal weights (H5).\n"
+        in both
+    )
 
 
 def test_every_sentence_of_the_abstract_speaks_of_hypotheses_on_their_data() -> None:
@@ -754,8 +760,65 @@ def test_every_sentence_of_the_abstract_speaks_of_hypotheses_on_their_data() -> 
 
 def test_the_abstract_counts_later_methods_without_ev() -> None:
     (said,) = later_methods(field_studies(["FedRandom", "EV", "FEAL"]))
-    assert said.startswith("**Of the other published methods none is shown to beat random selection** (MNIST);")
+    assert said.startswith(
+        "**Of the other published methods none is shown to beat random selection** (MNIST, weights by labels). "
+    )
     assert later_methods(field_studies(["FedRandom", "EV"])) == []
+
+
+def test_ev_and_random_selection_are_compared_once() -> None:
+    """Under the preset's conditions by hypotheses H4 and H5, elsewhere among the methods of a row."""
+    noise = np.array([0.0, 0.01, -0.01, 0.02, -0.02, 0.01])
+    arms = {"FedRandom": 0.5 + noise, "EV": 0.6 + noise / 2, "LoGo": 0.4 - noise}
+    own = [strong_group(arm, values.tolist()) for arm, values in arms.items()]
+    spread = [strong_group(arm, values.tolist(), partition="dirichlet", alpha=0.1) for arm, values in arms.items()]
+    rows = {("mnist", "by classes", 60): own, ("mnist", "spread", 60): spread}
+    random, ev = compared_with("FedRandom", rows), compared_with("EV", rows)
+    assert [(one.where, one.points) for one in random["above"]] == [("MNIST, spread", "EV +9.9")]
+    assert [(one.where, one.points) for one in random["below"]] == [
+        ("MNIST, by classes", "LoGo -10.3"),
+        ("MNIST, spread", "LoGo -10.3"),
+    ]
+    assert [one.points for one in ev["below"]] == ["LoGo -20.2", "LoGo -20.2"]
+    assert not ev["above"]
+    assert not ev["open"]
+
+
+def test_what_one_correction_over_the_whole_page_would_leave() -> None:
+    noise = np.array([0.0, 0.01, -0.01, 0.005, -0.005, 0.002])
+    groups = [
+        group("FedRandom", "labelled", (0.5 + noise).tolist()),
+        group("no labels", "labelled", (0.6 - noise).tolist()),
+        group("EV", "labelled", (0.505 - noise).tolist()),
+    ]
+    found = findings_of(groups)
+    alone = {f.hypothesis.key: f.p_alone for f in found if f.p_alone is not None}
+    assert list(alone) == ["H1", "H4"]
+    corrected = zip(found, corrected_together(found), strict=True)
+    together = {f.hypothesis.key: p for f, p in corrected if f.data == "mnist"}
+    assert together["H1"] == pytest.approx(2 * alone["H1"])
+    assert together["H4"] == pytest.approx(max(alone["H4"], 2 * alone["H1"]))
+    assert together["H2"] is None
+    text = " ".join(if_all_were_one_family(found).split())
+    assert "over all 2 tested rows at once, these stay decided: H1 on MNIST." in text
+    assert if_all_were_one_family(findings_of(groups[:1])) == ""
+
+
+def test_the_results_page_shows_the_setting_in_question_at_once() -> None:
+    groups = [
+        group("FedRandom", "equal", [0.5, 0.7], length=60),
+        group("FedRandom", "labelled", [0.5, 0.7], length=60, behaviour="AbCo"),
+        group("FedRandom", "labelled", [0.5, 0.7], "emnist", length=60),
+    ]
+    shown, folded = tables_of(groups)
+    assert shown is not None
+    assert folded is not None
+    assert next(row[:2] for row in shown.texts) == ["MNIST", "equal weights"]
+    assert [row[0] for row in folded.texts] == ["MNIST", "EMNIST"], "the paper's rows stand once"
+    alone, rest = tables_of(groups[2:])
+    assert alone is not None
+    assert alone.texts[0][0] == "EMNIST"
+    assert rest is None
 
 
 def field_studies(arms: list[str]) -> list[StudyResult]:

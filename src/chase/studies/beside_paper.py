@@ -11,7 +11,7 @@ from chase.report.runs import RunData, accuracy
 from chase.report.tables import ReportTable
 from chase.studies import paper
 from chase.studies.hypothesis_tests import LAST, Group, last_rounds
-from chase.studies.overview import ARMS, WEIGHTS, name_of_data, place_of
+from chase.studies.overview import ARMS, WEIGHTS, name_of_arm, name_of_data, place_of
 
 ALIKE = {"client_weights", "image_size", "partition", "normalisation"}
 """What may differ from the paper's text: its authors' code does, in each of these."""
@@ -38,7 +38,16 @@ def beside_paper(groups: Sequence[Group]) -> ReportTable:
         some = [g for g in own if g.settings["data"] == data]
         for arm in dict.fromkeys(of_paper(g.arm) for g in some):
             theirs = paper.accuracy(data, arm)
-            rows.append([name_of_data(data), "*the paper*", arm, "3", *(number(theirs.get(r), 1) for r in at), NONE])
+            rows.append(
+                [
+                    name_of_data(data),
+                    "*the paper*",
+                    name_of_arm(arm),
+                    "3",
+                    *(number(theirs.get(r), 1) for r in at),
+                    NONE,
+                ]
+            )
         for group in sorted(some, key=order):
             jumps = number(jump(group.method.runs), 1)
             rows.append([*place_of(group), len(group.method.runs), *(ours(group, r) for r in at), jumps])

@@ -222,3 +222,12 @@ def findings_of(groups: Sequence[Group]) -> list[Finding]:
         for place, p in zip(places, corrected, strict=True):
             found[place] = replace(found[place], difference=replace(found[place].difference, p=p))
     return found
+
+
+def corrected_together(found: Sequence[Finding]) -> list[float | None]:
+    """The p of each finding, Holm-corrected over all that are tested, whatever their question; None for the others."""
+    alone = [finding.p_alone for finding in found]
+    tested = [place for place, p in enumerate(alone) if p is not None]
+    corrected = holm([p for p in alone if p is not None])
+    by_place = dict(zip(tested, corrected, strict=True))
+    return [by_place.get(place) for place in range(len(found))]

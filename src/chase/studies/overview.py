@@ -20,6 +20,8 @@ NAMES = ("random", "EV", "CHASe", "CHASe, all-global", "no labels bought")
 DATA = {"mnist": "MNIST", "cifar10": "CIFAR-10", "emnist": "EMNIST", "cifar100": "CIFAR-100"}
 """Names as people write them, in the order of the table."""
 
+CENTRAL = ("mnist", "cifar10")
+"""Data sets of the paper's main tables that hypotheses are about."""
 PUBLISHED = {"emnist": 697_932, "cifar100": 50_000}
 """Training samples of data sets (EMNIST by class) of which less may be at hand than the paper had."""
 WEIGHTS = {"labelled": "weights by labels", "equal": "equal weights", "shuffled": "shuffled weights"}
@@ -90,10 +92,28 @@ def in_words(key: str, value: Any) -> str:
 
 def place_of(group: Group) -> list[Cell]:
     """The first cells of a group's row."""
-    return [name_of_data(str(group.settings["data"])), conditions(group), group.arm]
+    return [name_of_data(str(group.settings["data"])), conditions(group), name_of_arm(group.arm)]
 
 
-def main_table(groups: Sequence[Group]) -> ReportTable | None:
+def name_of_arm(arm: str) -> str:
+    """An arm as texts call it."""
+    return dict(zip(ARMS[:1], NAMES[:1], strict=True)).get(arm, arm)
+
+
+def is_central(group: Group) -> bool:
+    """Whether a group is of the setting in question: the paper's on MNIST or CIFAR-10, whatever the weights."""
+    return group.settings["data"] in CENTRAL and group.changed.keys() <= {"client_weights"}
+
+
+def tables_of(groups: Sequence[Group]) -> tuple[ReportTable | None, ReportTable | None]:
+    """What is shown at once and what on a click: all at once where nothing is of the setting in question."""
+    central = [group for group in groups if is_central(group)]
+    others = [group for group in groups if not is_central(group)]
+    table = main_table(central)
+    return (table, main_table(others, with_paper=False)) if table else (main_table(others), None)
+
+
+def main_table(groups: Sequence[Group], *, with_paper: bool = True) -> ReportTable | None:
     """A row for each data set, its conditions and rounds, one column per arm, the paper's below; None without."""
     scenes: dict[tuple[str, str, int], list[Group]] = {}
     for group in groups:
@@ -106,7 +126,7 @@ def main_table(groups: Sequence[Group]) -> ReportTable | None:
         words = sorted(dict.fromkeys(under for _, under, _ in own), key=lambda under: under.count(", "))
         by_length = sorted(own.items(), key=lambda entry: (words.index(entry[0][1]), entry[0][2]))
         rows += [scene_row(*key, some, ARMS) for key, some in by_length]
-        rows += paper_rows(data, [rounds for _, _, rounds in own])
+        rows += paper_rows(data, [rounds for _, _, rounds in own]) if with_paper else []
     columns = ("data", "conditions", "round", "seeds", *NAMES)
     return ReportTable(columns, rows, text_columns=2) if rows else None
 

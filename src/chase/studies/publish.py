@@ -22,9 +22,10 @@ from chase.report.standalone import standalone
 from chase.report.table_files import SUFFIXES, remove_others
 from chase.report.tables import ReportTable, versions
 from chase.settings import from_mapping, presets, read_file, to_toml
+from chase.studies.abstract import abstract, headlines
 from chase.studies.field import field_text
 from chase.studies.hypothesis_tests import findings_of, groups_of
-from chase.studies.overview import CAPTION, SHORTEST, TABLE_NOTE, main_table, what_holds
+from chase.studies.overview import CAPTION, SHORTEST, TABLE_NOTE, tables_of, what_holds
 from chase.studies.places import run_place
 from chase.studies.plan import plans_in
 from chase.studies.repeat import commands
@@ -136,12 +137,17 @@ def readme(studies: Studies, root: Path) -> list[str]:
 
 
 def lead_text(studies: Studies) -> list[str]:
-    """What holds and the table; nothing where no study that they read has a finished run of some length."""
-    groups = [group for group in groups_of([result for _, result in studies]) if group.rounds >= SHORTEST]
-    table = main_table(groups)
+    """The answer, what holds and the table; nothing where no study that they read has a finished run of some length."""
+    results = [result for _, result in studies]
+    groups = [group for group in groups_of(results) if group.rounds >= SHORTEST]
+    table, others = tables_of(groups)
     if table is None:
         return []
-    return [what_holds(findings_of(groups)), CAPTION, to_markdown(table)]
+    found = findings_of(groups)
+    short = headlines(abstract(found, results))
+    parts = [f"**In short** (reasons and figures in [{WHY}]({WHY})):\n\n{short}\n"] if short else []
+    parts += [what_holds(found), CAPTION, to_markdown(table)]
+    return parts + (folded("Other conditions and data sets", to_markdown(others)) if others else [])
 
 
 def links(studies: Studies, root: Path, *, why: bool) -> str:

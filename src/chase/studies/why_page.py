@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from chase.report import charts
-from chase.report.cells import NONE, Cell, number, p_value, with_interval
+from chase.report.cells import NONE, Cell, number, with_interval
 from chase.report.export import to_markdown
 from chase.report.requests_section import chance_share, evenness
 from chase.report.runs import RunData
@@ -22,7 +22,7 @@ from chase.studies.campaign import CAMPAIGN, left
 from chase.studies.clients_alone import ALONE_NOTE, clients_alone
 from chase.studies.figures import Drawing, chance_picks, class_balance, largest_share, zero_ev_picks
 from chase.studies.findings import by_ev, settled_share, unfinished
-from chase.studies.hypotheses import EV, FEW_LABELS, HYPOTHESES, Where
+from chase.studies.hypotheses import EV, FEW_LABELS, Where
 from chase.studies.hypothesis_tests import (
     LAST,
     STUDIES_READ,
@@ -34,10 +34,11 @@ from chase.studies.hypothesis_tests import (
     last_rounds,
 )
 from chase.studies.observations import most_willing, never_together, pulled, zero_share
-from chase.studies.overview import SHORTEST, WEIGHTS, name_of_data, place_of
+from chase.studies.overview import CENTRAL, SHORTEST, WEIGHTS, name_of_data, place_of
 from chase.studies.results import SceneResult, StudyResult, key_of_run
 from chase.studies.study_page import folded
 from chase.studies.verdict_grid import in_short
+from chase.studies.verdict_table import LENGTHS_NOTE, VERDICTS_NOTE, if_all_were_one_family, verdicts
 
 TITLE = "# Why strategies win or lose here\n"
 HEAD = """## How it was found
@@ -46,9 +47,10 @@ Made from the raw metrics in this directory by `chase study publish .`; it fills
 the last five rounds; differences are paired by seed, with 95 % intervals (Student's t). From six seeds on a paired
 t-test decides, Holm-corrected over the comparisons of one question on one data set at one length of runs, those that
 have not run counted too; with fewer seeds nothing is decided, and what is said is provisional. Seeds 0 to 2 of MNIST
-and CIFAR-10 are those that most of these hypotheses came from; the others are new. EV is epistemic variation; ReCo are
-clients of unequal willingness: two of ten label ten samples every round, six label seven every third round, two label
-five every fifth.
+and CIFAR-10 are those that most of these hypotheses came from; the others are new. ReCo are clients of unequal
+willingness: two of ten label ten samples every round, six label seven every third round, two label five every fifth.
+Random: random selection of as many samples. All-global: CHASe with every sample aligned to the global model. No labels:
+clients buy none and train on their initial labels.
 """
 NOT_CONTROLLED = """## What the paper did not control
 
@@ -73,21 +75,24 @@ def why_page(studies: Sequence[tuple[Path, StudyResult]], root: Path) -> tuple[s
         return "", {}
     found = findings_of(groups)
     figures = {root / "figures" / f"why-page-{name}.svg": drawn for name, drawn in drawings(groups, read).items()}
-    shown = [
-        f"![{drawn.title}]({file.relative_to(root).as_posix()})\n\n{drawn.caption}\n" for file, drawn in figures.items()
-    ]
+    shown = {
+        file: f"![{drawn.title}]({file.relative_to(root).as_posix()})\n\n{drawn.caption}\n"
+        for file, drawn in figures.items()
+    }
+    first = [text for file, text in shown.items() if file.stem.startswith(CENTRAL_FIGURES)]
+    more = [text for text in shown.values() if text not in first] if first else []
     results = [result for _, result in studies]
     parts = [
         TITLE,
         *abstract(found, results),
         in_short(found),
-        HEAD,
+        HEAD + if_all_were_one_family(found),
         *ev_sections(found, groups, results),
         *pull_section(found, groups),
     ]
     parts += awakened_section(found, groups)
     parts += [NOT_CONTROLLED, *section("Beside the paper's figures", beside_paper(groups), beside_note(groups))]
-    parts += ["## Accuracy\n", *shown, "## In detail\n"]
+    parts += ["## Accuracy\n", *(first or shown.values()), "## In detail\n"]
     lengths = LENGTHS_NOTE if any(f.several for f in found) else ""
     tables = {
         "Hypotheses and verdicts in detail": (verdicts(found), VERDICTS_NOTE + lengths + "\n"),
@@ -96,9 +101,11 @@ def why_page(studies: Sequence[tuple[Path, StudyResult]], root: Path) -> tuple[s
     }
     for title, (table, note) in tables.items():
         parts += folded(title, f"{to_markdown(table)}\n{note}")
+    parts += folded("More figures", "\n".join(more)) if more else []
     return "\n".join(part for part in [*parts, missing(results)] if part), figures
 
 
+CENTRAL_FIGURES = tuple(f"why-page-{data}-accuracy-" for data in CENTRAL)
 LONGEST = 32
 """Rows of a table that is shown at once."""
 
@@ -137,42 +144,6 @@ PICKS_NOTE = """By chance: the score of what was asked for was tied with samples
 had not changed once. Evenness: entropy of the classes asked for as a share of the largest possible. Largest share: of
 one client in the average of the last round.
 """
-
-
-def verdicts(found: Sequence[Finding]) -> ReportTable:
-    """A row per hypothesis, data set and length of runs."""
-    rows: list[list[Cell]] = [
-        [
-            f.hypothesis.key,
-            f.hypothesis.text,
-            name_of_data(f.data),
-            number(f.rounds or None, 0),
-            f.seeds,
-            with_interval(f.difference.interval, 1, signed=True),
-            p_value(f.p_alone),
-            p_value(f.difference.p),
-            f.verdict,
-        ]
-        for f in found
-    ]
-    columns = ("", "hypothesis", "data", "round", "seeds", "difference, points", "p alone", "p (Holm)", "verdict")
-    return ReportTable(columns, rows, text_columns=3, words=frozenset({8}))
-
-
-VERDICTS_NOTE = (
-    """The questions, each tested by itself on each data set and at each length of runs: """
-    + "; ".join(
-        f"{question[0].lower()}{question[1:]} ({', '.join(h.key for h in HYPOTHESES if h.question == question)})"
-        for question in dict.fromkeys(h.question for h in HYPOTHESES)
-    )
-    + """. They were fixed when digits (H6, H7) and MNIST were known, MNIST with six seeds for weights by labels and
-three for equal weights, and nothing of CIFAR-10 with this version; H22 to H28
-came later."""
-)
-LENGTHS_NOTE = """ Where a hypothesis stands at several rounds it has as many chances of a false finding, and runs that
-were continued are the same runs: what is found at both rounds is not found twice independently. A hypothesis that has
-no row of some length was not run for it, or with fewer than three seeds. The rule that every
-length is tested by itself was made when five runs of 200 rounds were there, before they were compared."""
 
 
 def of_last_rounds(group: Group) -> list[float]:
