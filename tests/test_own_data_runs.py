@@ -90,6 +90,27 @@ def test_a_run_and_its_data_can_be_moved_together_or_apart(tmp_path, monkeypatch
     assert len(Experiment.resume(tmp_path / "new" / "run", moved).run()) == 4
 
 
+def test_a_resume_reads_the_data_of_the_run_and_not_what_has_its_name_here(tmp_path, monkeypatch):
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+    table(tmp_path / "one" / "x.csv")
+    (tmp_path / "two" / "x.csv").write_text(table(tmp_path / "two" / "x.csv").read_text().replace("case-7,", "case-x,"))
+    monkeypatch.chdir(tmp_path / "one")
+    Experiment.begin(settings(Path("x.csv")), Path("run")).run()
+    monkeypatch.chdir(tmp_path / "two")
+    assert len(Experiment.resume(Path("../one/run"), {"rounds": 3}).run()) == 3
+    with pytest.raises(RunDirectoryError, match="is not what it was"):
+        Experiment.resume(Path("../one/run"), {"rounds": 4, "data": "x.csv"})
+
+
+def test_a_damaged_confusion_matrix_does_not_block_a_longer_run(tmp_path):
+    path = table(tmp_path / "x.csv")
+    Experiment.begin(settings(path), tmp_path / "run").run()
+    (tmp_path / "run" / "confusion.json").write_text("")
+    assert len(Experiment.resume(tmp_path / "run", {"rounds": 3}).run()) == 3
+    assert json.loads((tmp_path / "run" / "confusion.json").read_text())["round"] == 3
+
+
 def test_a_run_that_never_began_blocks_no_directory(tmp_path):
     path = table(tmp_path / "x.csv")
     Experiment.begin(settings(path), tmp_path / "run")

@@ -47,6 +47,17 @@ def test_a_directory_that_is_no_run_is_refused(tmp_path: Path, name: str) -> Non
         Record.open(tmp_path / name)
 
 
+def test_rounds_without_their_settings_are_never_continued_as_another_run(record: Record) -> None:
+    record.append(line(1), [])
+    (record.path / "settings.toml").unlink()
+    said = "holds the rounds of a run, but its settings.toml is missing: put that file back"
+    with pytest.raises(RunDirectoryError, match=said + ", or choose another directory"):
+        Record.create(record.path, small_settings(strategy="random"))
+    with pytest.raises(RunDirectoryError, match=said):
+        Record.open(record.path)
+    assert [found["round"] for found in read_jsonl(record.path / "metrics.jsonl")] == [1]
+
+
 def full_disk(path: Path, *args: object) -> None:
     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 

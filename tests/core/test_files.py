@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import gzip
+import json
 import os
 import re
 import signal
@@ -133,6 +135,26 @@ def test_a_lock_has_one_holder_who_is_named_and_a_kill_frees_it(tmp_path: Path) 
         found = held_by(lock)
         assert found is not None
         assert found.pid == os.getpid()
+    assert held_by(lock) is None
+
+
+@pytest.mark.parametrize("number", [errno.EROFS, errno.EACCES])
+def test_where_nothing_can_be_locked_the_last_holder_is_told_if_it_still_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    lock = tmp_path / ".lock"
+    with locked(lock):
+        pass
+
+    def refused(*args: object, **options: object) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr("chase.core.files.FileLock.acquire", refused)
+    (tmp_path / ".lock.holder").write_text(json.dumps({"pid": os.getpid(), "name": "me"}))
+    found = held_by(lock)
+    assert found is not None
+    assert found.name == "me"
+    (tmp_path / ".lock.holder").unlink()
     assert held_by(lock) is None
 
 

@@ -44,7 +44,7 @@ def make_run(tmp_path: Path) -> MakeRun:
         usual = {"data": "digits", "strategy": "chase", "clients": 2, "seed": 0, "rounds": len(accuracies), "mu": 0.1}
         text = "".join(f"{key} = {json.dumps(value)}\n" for key, value in (usual | settings).items())
         (path / "settings.toml").write_text(text)
-        around = {"run": "ab", "python": "3.11.7", "cores": 2, "packages": {"torch": "2.13.0"}}
+        around = {"run": name, "python": "3.11.7", "cores": 2, "packages": {"torch": "2.13.0"}}
         (path / "environment.json").write_text(json.dumps(around))
         (path / "model.json").write_text(json.dumps({"classes": ["cat", "dog", "<zebra>"]}))
         lines = [line(i + 1, a) for i, a in enumerate(accuracies)]

@@ -49,6 +49,34 @@ def test_runs_that_differ_in_seed_alone_are_one_method(make_run):
     assert methods[0].first.path == paths[1]
 
 
+def test_a_copy_of_a_run_is_no_second_seed(make_run):
+    paths = [make_run("a", [0.1, 0.2]), make_run("copy", [0.1]), make_run("b", [0.3, 0.4], seed=1)]
+    (method,) = by_method(find_runs(paths))
+    assert [run.path for run in method.runs] == [paths[0], paths[2]], "the longest of the copies"
+    assert method.runs[0].notes == [f"left out, because it has the same settings and seed as {paths[0]}: {paths[1]}"]
+    assert method.runs[1].notes == []
+    people = [make_run(name, [0.1], annotator="page") for name in ("p", "q")]
+    assert len(find_runs(people)) == 2, "two people who labelled the same samples"
+    around = json.loads((people[0] / "environment.json").read_text()) | {"run": "one"}
+    for path in people:
+        (path / "environment.json").write_text(json.dumps(around))
+    assert len(find_runs(people)) == 1, "a copy all the same"
+
+
+def test_a_directory_of_runs_and_comparisons_shows_all_but_studies(make_run):
+    paths = [
+        make_run("all/one", [0.1]),
+        make_run("all/both/two", [0.2], seed=1),
+        make_run("all/study/x", [0.3], seed=2),
+    ]
+    where = paths[0].parent
+    (where / "study" / "why.study.json").write_text("{}")
+    assert sorted(run.path for run in find_runs([where])) == sorted(paths[:2])
+    (paths[0] / "settings.toml").unlink()
+    with pytest.raises(RunDirectoryError, match=r"settings\.toml is missing: put that file back"):
+        find_runs([paths[0]])
+
+
 def test_labels_name_what_tells_methods_apart(make_run):
     paths = [make_run("a", [0.1]), make_run("b", [0.1], mu=1.0), make_run("c", [0.1], data="mnist")]
     assert [m.label for m in by_method(find_runs(paths))] == [
@@ -87,7 +115,7 @@ def test_a_curve_over_labels_keeps_the_last_round_of_equal_labels():
 
 def test_a_directory_of_runs_counts_as_all_of_them(make_run, tmp_path):
     make_run("all/b", [0.1])
-    make_run("all/a", [0.1])
+    make_run("all/a", [0.1], seed=1)
     (tmp_path / "all" / "other").mkdir()
     assert [run.path.name for run in find_runs([tmp_path / "all"])] == ["a", "b"]
     assert len(find_runs([tmp_path / "all", tmp_path / "all" / "a"])) == 2

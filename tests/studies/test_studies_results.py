@@ -332,6 +332,19 @@ def test_directories_of_one_study_are_told_apart(finished: Path, tmp_path: Path)
     assert text.count("4 of 6 jobs are finished") == 2
 
 
+def test_links_lead_to_directories_of_any_name(finished: Path, tmp_path: Path) -> None:
+    pack(finished, tmp_path / "full [2]")
+    assert "[ablation (full \\[2\\])](full%20%5B2%5D/ablation-study.md)" in publish(tmp_path).read_text()
+
+
+def test_an_export_names_a_damaged_file(finished: Path, tmp_path: Path) -> None:
+    shutil.copytree(finished, tmp_path / "runs")
+    around = next((tmp_path / "runs").glob("*seed0/environment.json"))
+    around.write_text("")
+    with pytest.raises(ChaseError, match=rf"{re.escape(str(around))} cannot be read"):
+        pack(tmp_path / "runs", tmp_path / "out")
+
+
 def test_the_results_page_leads_with_what_holds_and_one_table(finished: Path, tmp_path: Path) -> None:
     """Twelve rounds of what `why` runs, both arms of one seed and one of the next: short, and the rest folded."""
     asked = Options(("digits",), ("FedRandom", "EV"), 12, 2, scale=0.2, changes=TINY)

@@ -160,6 +160,21 @@ def test_progress_follows_a_file_that_is_cut_and_grows(tmp_path: Path) -> None:
     assert (progress.rounds, progress.seconds, progress.accuracy) == (3, 6.0, 0.3)
 
 
+def test_progress_reads_up_to_a_damaged_line_and_on_when_it_was_done_again(tmp_path: Path) -> None:
+    job = plan(find_study("ablation"), tiny())[0]
+    path = tmp_path / job.name / "metrics.jsonl"
+    path.parent.mkdir()
+    lines = [json.dumps({"round": r, "seconds": 2.0, "test_accuracy": r / 10}) + "\n" for r in (1, 2, 3)]
+    path.write_text(lines[0] + '{"round": 2, "tes\n' + lines[2])
+    progress = Progress(job, 1.0)
+    progress.update(tmp_path)
+    progress.update(tmp_path)
+    assert (progress.rounds, progress.seconds) == (1, 2.0)
+    path.write_text("".join(lines))
+    progress.update(tmp_path)
+    assert (progress.rounds, progress.seconds) == (3, 6.0)
+
+
 @pytest.mark.parametrize("seconds", [12.25, 0.5])
 def test_progress_follows_a_line_that_was_cut_and_written_again_between_two_looks(
     tmp_path: Path, seconds: float

@@ -219,7 +219,10 @@ def held_by(path: Path) -> LockHolder | None:
             return None
     except Timeout:
         return _holder(path)
-    except PermissionError:  # of another user: all that can be seen is whether the last holder still runs
+    except OSError as error:
+        if error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS):
+            raise
+        # of another user, or on a disk that is read-only: all that can be seen is whether the last holder still runs
         last = _holder(path)
         return last if last.pid and psutil.pid_exists(last.pid) else None
 

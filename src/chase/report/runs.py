@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from numpy.typing import NDArray
 from chase.core.errors import RunDirectoryError
 from chase.core.files import read_jsonl
 from chase.run.metrics import MAIN_NAMES, main_value
-from chase.run.record import NO_EFFECT, kind_of, resume_command
+from chase.run.record import NO_EFFECT, has_rounds, kind_of, no_run_in, resume_command
 from chase.settings import read_file
 
 Numbers = NDArray[np.float64]
@@ -212,8 +213,7 @@ class MethodRuns:
 def read_run(path: Path) -> RunData:
     """The run in a directory."""
     if not is_run(path):
-        hint = "it does not exist" if not path.exists() else "it has no settings.toml"
-        raise RunDirectoryError(f"{path} is not a run directory: {hint}; `chase run --out {path}` makes one")
+        raise RunDirectoryError(no_run_in(path))
     return RunData(
         path=path,
         settings=read_file(path / "settings.toml"),
@@ -266,12 +266,13 @@ def find_runs(places: Sequence[Path]) -> list[RunData]:
     """The runs in these places with at least one round: run directories, or directories that contain some."""
     paths: list[Path] = []
     for place in places:
-        inside = [place] if is_run(place) else sorted(p.parent for p in place.glob("*/settings.toml"))
+        inside = [place] if is_run(place) else runs_below(place)
         if not inside:
-            inside = sorted(p.parent for p in place.glob("*/*/settings.toml"))
-        if not inside:
-            hint = "it does not exist" if not place.exists() else "it holds no settings.toml, nor do its directories"
-            raise RunDirectoryError(f"{place} has no run in it: {hint}; `chase run --out {place}` makes one")
+            if has_rounds(place):
+                raise RunDirectoryError(no_run_in(place))
+            hint = "it holds no settings.toml, nor do its directories" if place.exists() else "it does not exist"
+            command = f"chase run --out {shlex.quote(str(place))}"
+            raise RunDirectoryError(f"{place} has no run in it: {hint}; `{command}` makes one")
         paths += [path for path in inside if path not in paths]
     runs = [read_run(path) for path in paths]
     begun = [run for run in runs if run.metrics]
@@ -280,7 +281,41 @@ def find_runs(places: Sequence[Path]) -> list[RunData]:
             f"{', '.join(map(str, places))}: no round is finished yet, so there is nothing to report; "
             f"resume with `{runs[0].resume_command}`"
         )
-    return begun
+    return without_copies(begun)
+
+
+def runs_below(place: Path) -> list[Path]:
+    """Runs in a directory, and those of comparisons in it; studies in it have pages of their own."""
+    found = []
+    for inside in sorted(p for p in place.glob("*") if p.is_dir()):
+        if is_run(inside):
+            found.append(inside)
+        elif not any(inside.glob("*.study.json")):
+            found += sorted(p.parent for p in inside.glob("*/settings.toml"))
+    return found
+
+
+def without_copies(runs: Sequence[RunData]) -> list[RunData]:
+    """Each run once, the longest of its copies, which notes them: a copy is no second seed.
+
+    Two runs of the same settings and seed are copies where everything in them is simulated; where people label, only if
+    they have the same id.
+    """
+    found: dict[tuple[object, ...], list[RunData]] = {}
+    for run in runs:
+        same = {key: value for key, value in sorted(run.settings.items()) if key not in NO_EFFECT}
+        people = run.settings.get("annotator") == "page" or kind_of(run.path, run.environment) == "federation"
+        which = run.environment.get("run", str(run.path)) if people else ""
+        found.setdefault((repr(same), which), []).append(run)
+    kept = []
+    for copies in found.values():
+        longest = max(copies, key=lambda run: len(run.metrics))
+        others = [str(run.path) for run in copies if run is not longest]
+        if others:
+            note = f"left out, because it has the same settings and seed as {longest.path}: {', '.join(others)}"
+            longest = replace(longest, notes=[*longest.notes, note])
+        kept.append(longest)
+    return kept
 
 
 def differing(runs: Sequence[Values], apart: frozenset[str] = frozenset()) -> list[str]:

@@ -10,7 +10,7 @@ import hashlib
 import json
 import os
 import shlex
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -65,8 +65,11 @@ def places(run: Path, settings: Settings) -> dict[str, str]:
     return {key: os.path.relpath(getattr(settings, key), run) for key in PATHS if is_path(settings, key)}
 
 
-def locate(run: Path, settings: Settings) -> Settings:
-    """Settings whose paths lead to the data: as given, or else relative to the run as when it began."""
+def locate(run: Path, settings: Settings, given: Collection[str] = ()) -> Settings:
+    """Settings whose paths lead to the data: as ``given`` now, or else relative to the run as when it began.
+
+    A relative path is of the directory in which the run began; where it is resumed may hold something of that name too.
+    """
     found: dict[str, str] = {}
     if settings.data in SENT:
         return settings
@@ -80,12 +83,15 @@ def locate(run: Path, settings: Settings) -> Settings:
         )
     for key in PATHS:
         # A name without a slash looks like a path only while the file is there; the run knows what it was.
-        if (key in places or is_path(settings, key)) and not Path(getattr(settings, key)).exists():
-            place = places.get(key)
-            if place is not None and (run / place).exists():
+        named, place = Path(getattr(settings, key)), places.get(key)
+        known_there = place is not None and (run / place).exists()
+        if known_there and key not in given and not named.is_absolute():
+            found[key] = os.path.normpath(run / str(place))
+        elif (key in places or is_path(settings, key)) and not named.exists():
+            if place is not None and known_there:
                 found[key] = os.path.normpath(run / place)
             elif place is not None:
-                named, beside = getattr(settings, key), os.path.normpath(run / place)
+                beside = os.path.normpath(run / place)
                 nor = "" if os.path.abspath(named) == os.path.abspath(beside) else f", nor does {beside}"
                 raise DataError(f"{key} = {named} does not exist{nor}: say where it is now with --set {key}=PLACE")
     return settings.model_copy(update=found)

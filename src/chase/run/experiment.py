@@ -187,7 +187,7 @@ class Experiment:
         check_rounds(record, (changes or {}).get("rounds"))
         check_kernels(record)
         settings = record.changed(changes or {})
-        located = data_check.locate(path, settings)
+        located = data_check.locate(path, settings, changes or ())
         data = load_data(located)
         data_check.check(path, data)
         parts = split_among_clients(settings, data)

@@ -122,8 +122,11 @@ def keep_earlier(file: Path, round: int) -> None:
 
 
 def round_of(file: Path) -> int | None:
-    """The round of a confusion matrix; None without one."""
-    return int(json.loads(file.read_text(encoding="utf-8"))["round"]) if file.is_file() else None
+    """The round of a confusion matrix; None without one that can be read: it is measured again at the end of a run."""
+    try:
+        return int(json.loads(file.read_text(encoding="utf-8"))["round"]) if file.is_file() else None
+    except (ValueError, KeyError, TypeError):
+        return None
 
 
 def kept_as(round: int) -> str:

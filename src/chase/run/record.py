@@ -121,10 +121,26 @@ def of_earlier_versions(values: Mapping[str, Any]) -> dict[str, Any]:
     return {**values, **unused}
 
 
+def has_rounds(path: Path) -> bool:
+    """Whether a directory holds rounds of a run, whatever else of it is missing."""
+    lines = (path / "metrics.jsonl", path / "metrics.jsonl.gz")
+    if any(os.path.isfile(file) and file.stat().st_size for file in lines):  # unlike Path.is_file, never raises
+        return True
+    kept = path / "checkpoint"
+    return os.path.isdir(kept) and any(kept.glob("[0-9]*.json"))
+
+
+def no_run_in(path: Path) -> str:
+    """Why a directory is not a run's, and what to do."""
+    if has_rounds(path):
+        return f"{path} holds the rounds of a run, but its settings.toml is missing: put that file back"
+    hint = "it has no settings.toml" if os.path.exists(path) else "it does not exist"
+    return f"{path} is not a run directory: {hint}; `chase run --out {shlex.quote(str(path))}` makes one"
+
+
 def never_began(path: Path) -> bool:
     """Whether a run directory holds no round, no answer of a person, and nobody is running it."""
-    metrics = path / "metrics.jsonl"
-    if (metrics.is_file() and metrics.stat().st_size) or any((path / "checkpoint").glob("[0-9]*.json")):
+    if has_rounds(path):
         return False
     if (path / "home").exists() or (path / "events.jsonl").exists():
         return False
@@ -180,7 +196,10 @@ class Record:
         if kernels is None and kind == "simulation":
             kernels = chosen(settings.kernels)
         with writing(path):
-            if (path / "settings.toml").exists() and not never_began(path):
+            whole = (path / "settings.toml").exists()
+            if not whole and has_rounds(path):
+                raise RunDirectoryError(f"{no_run_in(path)}, or choose another directory")
+            if whole and not never_began(path):
                 raise RunDirectoryError(
                     f"{path} holds a run already: resume with `{resume_command(path, kind)}` or choose "
                     "another directory"
@@ -211,8 +230,7 @@ class Record:
                 f"resume it with `{resume_command(path / 'run', 'federation')}`"
             )
         if not os.path.isfile(path / "settings.toml"):  # unlike Path.is_file, never raises
-            hint = "it has no settings.toml" if os.path.exists(path) else "it does not exist"
-            raise RunDirectoryError(f"{path} is not a run directory: {hint}; `chase run --out {path}` makes one")
+            raise RunDirectoryError(no_run_in(path))
         settings = from_mapping(of_earlier_versions(read_file(path / "settings.toml"))).resolved()
         try:
             around = json.loads((path / "environment.json").read_text(encoding="utf-8"))

@@ -11,6 +11,7 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 from shlex import quote
+from urllib.parse import quote as url_of
 
 from chase.core.errors import RunDirectoryError
 from chase.core.files import read_jsonl, write_atomically
@@ -18,6 +19,7 @@ from chase.core.prose import reflow
 from chase.report import method_tables
 from chase.report.cells import Cell
 from chase.report.export import to_markdown
+from chase.report.runs import read_json
 from chase.report.standalone import standalone
 from chase.report.table_files import SUFFIXES, remove_others
 from chase.report.tables import ReportTable, versions
@@ -83,7 +85,7 @@ def pack_run(run: Path, out: Path) -> None:
     """One run without its checkpoint; lines compressed without a time stamp, so that the same run packs the same."""
     settings = from_mapping(read_file(run / "settings.toml") | {"data_dir": ""})
     write_atomically(out / "settings.toml", to_toml(settings).encode())
-    around = json.loads((run / "environment.json").read_text(encoding="utf-8"))
+    around = read_json(run / "environment.json")
     kept = {key: value for key, value in around.items() if key not in NOT_KEPT}
     write_atomically(out / "environment.json", (json.dumps(kept, indent=2) + "\n").encode())
     matrices = {file.name for place in (run, out) for file in place.glob("confusion-*.json")}
@@ -158,7 +160,8 @@ def links(studies: Studies, root: Path, *, why: bool) -> str:
 
 def page_link(place: Path, result: StudyResult, root: Path) -> str:
     """The name of a study, which leads to its page."""
-    return f"[{name_of(result, place, root)}]({page_of(result, place).relative_to(root).as_posix()})"
+    name = name_of(result, place, root).replace("[", r"\[").replace("]", r"\]")
+    return f"[{name}]({url_of(page_of(result, place).relative_to(root).as_posix())})"
 
 
 def preface(studies: Studies, root: Path) -> str:

@@ -69,8 +69,12 @@ class Progress:
             for text in file:
                 if not text.endswith(b"\n"):  # its end is still to come
                     break
+                try:
+                    line = json.loads(text)
+                except ValueError:  # damaged: everything from here on is cut off when the job is resumed
+                    break
                 self._at, self._last = self._at + len(self._last), text
-                self._take(json.loads(text))
+                self._take(line)
 
     def _take(self, line: dict[str, object]) -> None:
         self.rounds = int(str(line["round"]))
