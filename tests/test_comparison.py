@@ -122,6 +122,8 @@ def test_methods_are_checked_before_anything_runs(tmp_path: Path) -> None:
         plan_arms({}, ["random", "entrpy"], [0])
     with pytest.raises(SettingsError, match="named twice"):
         plan_arms({}, ["random", "random"], [0])
+    with pytest.raises(SettingsError, match="methods 'random' and 'random@local' mean the same here: give one of them"):
+        plan_arms(SMALL, ["random", "random@local"], [0, 1])
     with pytest.raises(SettingsError, match="labelled by the oracle"):
         plan_arms({"annotator": "page"}, ["random"], [0])
     with pytest.raises(SettingsError, match="does not choose between"):

@@ -55,18 +55,24 @@ def arm_name(method: str, seed: int) -> str:
 
 def plan_arms(values: Mapping[str, Any], methods: Sequence[str], seeds: Sequence[int]) -> list[ComparisonRun]:
     """All methods of one seed after the other; every setting is checked before anything runs."""
+    methods = [method.strip() for method in methods]
     twice = {method for method in methods if methods.count(method) > 1}
     if twice:
         raise SettingsError(f"method '{sorted(twice)[0]}' is named twice: give each once")
     if values.get("annotator", "oracle") != "oracle":
         raise SettingsError("a comparison is labelled by the oracle: a person labels one run at a time")
-    return [
+    arms = [
         ComparisonRun(
             arm_name(method, seed), from_mapping({**values, **method_changes(method), "seed": seed}).resolved()
         )
         for seed in seeds
         for method in methods
     ]
+    for at, method in enumerate(methods):
+        alike = next((other for n, other in enumerate(methods[:at]) if arms[n].settings == arms[at].settings), None)
+        if alike is not None:
+            raise SettingsError(f"methods '{alike}' and '{method}' mean the same here: give one of them")
+    return arms
 
 
 def is_comparison(path: Path) -> bool:
