@@ -234,3 +234,25 @@ def test_grouped_and_flat_toml_say_the_same(tmp_path: Path) -> None:
 def test_a_group_that_is_invalid_is_named(values: dict, sentence: str) -> None:
     with pytest.raises(SettingsError, match=sentence):
         from_mapping(values)
+
+
+@pytest.mark.parametrize("name", ["mnist", "digits"])
+def test_the_name_of_a_data_set_in_a_file_stays_that_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    (tmp_path / name).mkdir()
+    (tmp_path / "named.toml").write_text(f'data = "{name}"\n')
+    (tmp_path / "folder.toml").write_text(f'data = "./{name}"\ntest_data = "{name}"\n')
+    assert values_of(str(tmp_path / "named.toml"))["data"] == name
+    found = values_of(str(tmp_path / "folder.toml"))
+    assert (found["data"], found["test_data"]) == (f"{tmp_path}/{name}", f"{tmp_path}/{name}")
+    monkeypatch.chdir(tmp_path)
+    assert values_of("named.toml")["data"] == name
+    assert values_of("folder.toml")["data"] == f"./{name}", "not the name itself, which is that of a data set"
+
+
+@pytest.mark.parametrize("typed", ["2020", "0", "007", "1_000", "1.50", "2020-01-31", "true", "nan"])
+def test_a_setting_that_is_a_text_is_kept_as_it_was_typed(typed: str) -> None:
+    changes = parse_changes([f"label_column={typed}", f"data.classes = {typed} ", 'id_column="2020"'])
+    assert changes == {"label_column": typed, "classes": typed, "id_column": "2020"}
+    assert from_mapping(changes).classes == typed

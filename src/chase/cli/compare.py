@@ -13,6 +13,7 @@ from chase.cli.progress import RunProgress
 from chase.cli.reporting import summary_object
 from chase.cli.studying import StudyProgress
 from chase.cli.terminal import print_table
+from chase.core.text import quoted
 from chase.report import labels_saved, tables
 from chase.report.runs import by_method, find_runs, is_run
 from chase.run.comparison import PLAN, ComparisonRun, open_arm, write_arms
@@ -49,7 +50,7 @@ def run_on(cluster: RayJobs, arms: Sequence[ComparisonRun], out: Path, as_json: 
         try:
             run_jobs(plan, progress, cluster.cores, view.show, cluster)
         except KeyboardInterrupt:
-            view.say(f"stopped; finished rounds are saved. Resume with: chase resume {out}")
+            view.say(f"stopped; finished rounds are saved. Resume with: chase resume {quoted(out)}")
             raise typer.Exit(130) from None
     return progress
 
@@ -90,7 +91,7 @@ def run_arm(arm: ComparisonRun, out: Path, title: str, as_json: bool) -> None:
         with progress:
             experiment.run(progress.round_done)
     except KeyboardInterrupt:
-        progress.say(f"stopped in {arm.name}. Resume with: chase resume {out}")
+        progress.say(f"stopped in {arm.name}. Resume with: chase resume {quoted(out)}")
         raise typer.Exit(130) from None
     for note in experiment.notes:
         progress.say(f"note: {note}")

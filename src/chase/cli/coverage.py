@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
+from chase.cli.terminal import plain_console
 from chase.data.coverage import Coverage
 
 FEW = 20
@@ -37,14 +38,13 @@ def coverage_table(table: Coverage) -> Table:
     out.add_column("holds", no_wrap=True, overflow="ellipsis")
     for client, name in enumerate(table.clients):
         numbers = (table.samples[client], table.classes_held[client], labeled[client])
-        holds = class_list(table, client).replace("[", r"\[")
-        out.add_row(name, *(str(number) for number in numbers), holds)
+        out.add_row(Text(name), *(str(number) for number in numbers), Text(class_list(table, client)))
     return out
 
 
 def show_coverage(table: Coverage, notes: list[str]) -> None:
     """Print the table and what is wrong."""
-    console = Console(highlight=False, soft_wrap=True)
+    console = plain_console(soft_wrap=True)
     console.print(coverage_table(table))
     for note in notes:
-        console.print(f"warning: {note}", markup=False)
+        console.print(f"warning: {note}")

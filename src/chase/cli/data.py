@@ -10,9 +10,12 @@ import numpy as np
 import typer
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from chase import settings as settings_room
 from chase.cli.groups_help import CommandGroup
+from chase.cli.terminal import plain_console
+from chase.core.text import counted
 from chase.data import hub, sources
 from chase.data.known import KNOWN
 from chase.data.oddities import oddities
@@ -61,12 +64,12 @@ def show_names(data_dir: DirOpt = "", as_json: JsonOpt = False) -> None:
     if as_json:
         print(json.dumps(rows))
         return
-    console = Console(highlight=False, soft_wrap=True)
+    console = plain_console(soft_wrap=True)
     for row in rows:
         places = [f"hub: {row['hub']}"] if row["hub"] else []
         places.append(f"local copy: {row['local'] or 'none'}" if row["hub"] else row["local"])
-        console.print(f"{row['name']:15}{row['about']}", markup=False)
-        console.print(" " * 15 + ", ".join(places), style="dim", markup=False)
+        console.print(f"{row['name']:15}{row['about']}")
+        console.print(" " * 15 + ", ".join(places), style="dim")
     console.print("\nYour own: a folder of images, a CSV or a parquet file by path; any hub data set as hub:owner/set.")
 
 
@@ -139,21 +142,21 @@ def class_problems(data: DataSet, train: Any, test: Any) -> list[str]:
         missing = names[counts == 0].tolist()
         if missing:
             listed = ", ".join(repr(n) if not n.strip() else n for n in missing[:10])
-            found.append(f"{len(missing)} classes have no labelled {part} sample: {listed}")
+            found.append(f"{counted(len(missing), 'class has', 'classes have')} no labelled {part} sample: {listed}")
     return found
 
 
 def show(found: dict[str, Any]) -> None:
     """The description as a person reads it."""
-    console = Console(highlight=False, soft_wrap=True)
+    console = plain_console(soft_wrap=True)
     what = "x".join(str(n) for n in found["shape"])
     kind = {
         "image": f"images of {what} (channels x height x width)",
         "text": f"texts of up to {what} {tokens_of(found['vocabulary'])}",
         "vectors": f"vectors of {what} numbers",
-        "table": f"rows of {len(found['columns'])} columns ({', '.join(found['columns'])})",
+        "table": f"rows of {counted(len(found['columns']), 'column')} ({', '.join(found['columns'])})",
     }[found["kind"]]
-    console.print(f"{found['name']}: {kind}, {len(found['classes'])} classes")
+    console.print(f"{found['name']}: {kind}, {counted(len(found['classes']), 'class', 'classes')}")
     if found["resized"]:
         console.print("the pictures were resized (they differ in size, are not square or are large): set image_size")
     low, high = found["range"]
@@ -164,7 +167,7 @@ def show(found: dict[str, Any]) -> None:
     if found["owners"]:
         _print_table(console, ("owner", "training"), list(found["owners"].items()))
     for problem in found["problems"]:
-        console.print(f"warning: {problem}", markup=False)
+        console.print(f"warning: {problem}")
     if not found["problems"]:
         console.print("no problems found")
 
@@ -175,7 +178,7 @@ def _print_table(console: Console, titles: tuple[str, ...], rows: list[tuple[Any
         table.add_column(title, justify="left" if number == 0 else "right")
     for name, *values in rows[:SHOWN]:
         shown = str(name) if str(name).strip() else repr(name)
-        table.add_row(shown.replace("[", r"\["), *(str(v) for v in values))
+        table.add_row(Text(shown), *(str(v) for v in values))
     console.print(table)
     if len(rows) > SHOWN:
         console.print(f"  ... and {len(rows) - SHOWN} more")

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
 from rich.live import Live
 
 from chase import settings as settings_room
@@ -19,9 +18,11 @@ from chase.cli.federation_care import register_federation
 from chase.cli.federation_say import close, say_gathering, say_rounds
 from chase.cli.groups_help import CommandGroup
 from chase.cli.options import SetOpt
+from chase.cli.terminal import plain_console
 from chase.core.address import host_port
 from chase.core.errors import FederationError
 from chase.core.operator import check_owner
+from chase.core.text import quoted
 
 if TYPE_CHECKING:
     from chase.federation.ops.setup import Loopback
@@ -254,7 +255,8 @@ def run(directory: DirArg, change: SetOpt = None, rule: RuleOpt = None) -> None:
             shown, said = say_rounds(federation, shown), say_gathering(federation, said)
             time.sleep(1.0)
     except Ended:
-        print(f"stopped watching; the run continues at the server. Check it with: chase federation status {directory}")
+        check = f"chase federation status {quoted(directory)}"
+        print(f"stopped watching; the run continues at the server. Check it with: {check}")
         return
     say_rounds(federation, shown)
     close(federation)
@@ -285,7 +287,7 @@ def status(directory: DirArg, as_json: JsonOpt = False) -> None:
     if as_json:
         print(json.dumps(snapshot(federation)))
     else:
-        Console(highlight=False).print(render(federation, {}))
+        plain_console().print(render(federation, {}))
     if snapshot(federation)["phase"] == "failed":
         raise typer.Exit(1)
 
@@ -323,7 +325,7 @@ def up(
         with Supervisor(loopback.registry) as supervisor:
             go(loopback, supervisor, stay)
     except Ended:
-        print(f"stopped. Resume with: chase federation up {directory}", flush=True)
+        print(f"stopped. Resume with: chase federation up {quoted(directory)}", flush=True)
         raise typer.Exit(130) from None
     close(loopback.federation)
 
@@ -360,7 +362,7 @@ def go(loopback: Loopback, supervisor: Supervisor, stay: bool) -> None:
     from chase.federation.ops.launch import Watch
     from chase.federation.status_view import links_in, page_log, render
 
-    console = Console(highlight=False)
+    console = plain_console()
     federation = loopback.federation
     with console.status("starting the server"):
         loopback.start_server(supervisor)

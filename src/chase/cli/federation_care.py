@@ -10,6 +10,7 @@ import typer
 
 from chase.core.errors import ChaseError, FederationError, LabelError
 from chase.core.operator import check_owner
+from chase.core.text import quoted
 
 DirArg = Annotated[Path, typer.Argument(help="The federation's directory, at the server.")]
 HomeArg = Annotated[Path, typer.Argument(help="The site's directory.")]
@@ -69,7 +70,7 @@ def rollback(
 
     check_owner(directory, FederationError)
     roll_back(FederationDirectory(directory), round)
-    print(f"round {round} is the last one now; resume with: chase federation run {directory}")
+    print(f"round {round} is the last one now; resume with: chase federation run {quoted(directory)}")
 
 
 def metrics(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from chase.core.errors import FederationError
+from chase.core.text import quoted
 
 if TYPE_CHECKING:
     from chase.federation.rules import FederationDirectory
@@ -33,7 +34,7 @@ def say_gathering(federation: FederationDirectory, said: str) -> str:
     text = f"waiting for sites: {len(here)} of {wanted} here" + (f" ({', '.join(here)})" if here else "")
     refused = [name for name, how in sites.items() if how == "refused"]
     text += "".join(f"; {name} is refused" for name in refused)
-    text += f" (`chase federation health {federation.path}` says why)" if refused else ""
+    text += f" (`chase federation health {quoted(federation.path)}` says why)" if refused else ""
     text += "" if wanted else "; admit sites with `chase federation admit`"
     if text != said:
         print(text, flush=True)

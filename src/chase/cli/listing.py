@@ -8,12 +8,12 @@ from dataclasses import fields
 from typing import Annotated, Any, Literal, get_args, get_origin
 
 import typer
-from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
 from chase import settings as settings_room
 from chase.acquisition.catalog import METHODS
+from chase.cli.terminal import plain_console
 from chase.closed_form.catalog import MAPS
 from chase.core import plugins
 from chase.core.errors import SettingsError, unknown
@@ -125,6 +125,7 @@ def show_list(
         print(json.dumps({**kinds, "setting groups": groups, "federation rules": rules}))
         return
     settings = kinds.pop("settings")
+    what = {key.lower(): key for key in settings}.get(what.lower(), what)
     if what in settings:
         show_setting(what)
         if what not in groups:
@@ -135,11 +136,11 @@ def show_list(
         inside = {key: settings[key] for key in group["settings"]}
         tables[f"settings: {name}"] = (f"settings: {name} ({group['about']})", inside)
     tables["federation rules"] = ("federation rules (chase federation init --rule quorum=2)", rules)
-    console = Console(highlight=False)
+    console = plain_console()
     for title, entries in wanted(tables, what):
         table = Table(title=title, title_justify="left", show_header=False, box=None, padding=(0, 2))
         for name, text in entries.items():
-            table.add_row(escape(name), escape(text))
+            table.add_row(Text(name), Text(text))
         console.print(table)
         console.print()
 
@@ -194,8 +195,8 @@ OTHER_NAMES = {"models": "networks", "methods": "strategies", "rules": "federati
 
 def wanted(tables: dict[str, tuple[str, dict[str, str]]], what: str) -> list[tuple[str, dict[str, str]]]:
     """The tables of one kind or one group of settings; all of them where nothing is asked for."""
-    what = OTHER_NAMES.get(what, what)
-    found = [table for name, table in tables.items() if what in ("", name, *name.split(": "))]
+    asked = OTHER_NAMES.get(what.lower(), what.lower())
+    found = [table for name, table in tables.items() if asked in ("", name, *name.split(": "))]
     if not found:
         names = dict.fromkeys(part for name in tables for part in name.split(": "))
         raise SettingsError(unknown("list", what, dict.fromkeys([*names, *settings_room.Settings.model_fields])))

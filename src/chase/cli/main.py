@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import sys
 from importlib import import_module
+from io import TextIOWrapper
 from typing import Any
 
 import click
 import typer
 import typer.core
 import typer.main
+from click.utils import PacifyFlushWrapper
 
 from chase import __version__
 from chase.core.errors import ChaseError
@@ -106,6 +108,8 @@ def main() -> None:
     """Entry point of the console script."""
     for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
         os.environ.setdefault(variable, "1")
+    if isinstance(sys.stdout, TextIOWrapper):  # a character that the terminal does not have is shown as "?"
+        sys.stdout.reconfigure(errors="replace")
     command = typer.main.get_command(commands(next(iter(sys.argv[1:]), None)))
     _refuse_empty_paths(command)
     try:
@@ -128,6 +132,10 @@ def main() -> None:
         sys.exit(2)
     except BrokenPipeError:
         sys.exit(141)
+    except SystemExit:
+        if isinstance(sys.stdout, PacifyFlushWrapper):  # click has seen that nobody reads on
+            sys.exit(141)
+        raise
     except OSError as error:  # a name too long, a directory that may not be entered, a disk that fails
         where = f": {error.filename}" if error.filename else ""
         print(f"chase: {error.strerror or error}{where}", file=sys.stderr)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-import shlex
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from chase.core.text import counted, quoted
 from chase.home.exchange import to_csv
 from chase.home.home import INITIAL, Home, write_durably
 from chase.home.page import serving
@@ -52,7 +52,8 @@ def page_beside(
         say(sentence)
     left = home.ledger.open_count()
     if left:
-        say(f"{left} samples still wait for you: chase label {home.path}, then chase resume with more rounds")
+        still = f"{counted(left, 'sample')} still {'waits' if left == 1 else 'wait'} for you"
+        say(f"{still}: chase label {quoted(home.path)}, then chase resume with more rounds")
     home.close()
 
 
@@ -81,7 +82,7 @@ def how_long(seconds: float, run: Path) -> str:
         )
     if seconds < math.inf:
         return f"each round waits up to {seconds:g} seconds for your answers"
-    again = shlex.quote(str(run))
+    again = quoted(run)
     return f"the run waits for your answers; stop it with Ctrl-C, continue at any time with: chase resume {again}"
 
 

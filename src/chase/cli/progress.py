@@ -7,10 +7,10 @@ import time
 from types import TracebackType
 from typing import Any
 
-from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
+from chase.cli.terminal import plain_console
 from chase.report.runs import main_name
 from chase.report.tables import duration
 from chase.run.metrics import NOT_MEASURED, accuracy_in_words, main_value
@@ -30,7 +30,7 @@ class RunProgress:
 
     def __init__(self, settings: Settings, quiet: bool = False) -> None:
         self._settings, self._quiet = settings, quiet
-        self._console = Console(stderr=quiet, highlight=False, soft_wrap=True)
+        self._console = plain_console(stderr=quiet, soft_wrap=True)
         self._live: Live | None = None
         self._first: tuple[int, float] | None = None
         """The first round that ended here, and when: what came before it was start-up as well."""
@@ -49,7 +49,7 @@ class RunProgress:
 
     def say(self, text: str) -> None:
         """A line of its own."""
-        self._console.print(text, markup=False)
+        self._console.print(text)
 
     def line(self, metrics: dict[str, Any]) -> str:
         """The state of the run after a round."""

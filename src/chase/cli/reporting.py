@@ -11,6 +11,7 @@ import typer
 
 from chase.cli.terminal import print_table
 from chase.core.errors import RunDirectoryError
+from chase.core.text import quoted
 from chase.report import tables
 from chase.report.measured import has_estimate, is_measured, last_in_words
 from chase.report.quality import in_words
@@ -37,7 +38,9 @@ def show(
 ) -> None:
     """Show one run as a table."""
     if not is_run(directory) and any(directory.glob("*/settings.toml")):
-        raise RunDirectoryError(f"{directory} contains several runs: compare them with `chase report {directory}`")
+        raise RunDirectoryError(
+            f"{directory} contains several runs: compare them with `chase report {quoted(directory)}`"
+        )
     run = read_run(directory)
     if as_json:
         print(json.dumps(as_object(run)))
@@ -57,7 +60,7 @@ def show(
     if found and run.confusion.get("round") == run.metrics[-1]["round"]:  # else it is of an end before more rounds
         print(in_words(found, main, main_value(run.metrics[-1], main)))
     page = directory / "report.html"
-    print(f"report: {page}" if page.is_file() else f"no report yet; make one with: chase report {directory}")
+    print(f"report: {page}" if page.is_file() else f"no report yet; make one with: chase report {quoted(directory)}")
 
 
 def as_object(run: RunData) -> dict[str, object]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import difflib
 import json
-import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
@@ -21,6 +20,7 @@ from chase.cli.progress import RunProgress
 from chase.cli.terminal import print_table
 from chase.core import plugins
 from chase.core.errors import SettingsError
+from chase.core.text import counted, quoted
 from chase.home.page.serving import PORT, Address, bind
 from chase.library import new_directory
 from chase.report import tables
@@ -201,7 +201,7 @@ def go(experiment: Experiment, as_json: bool, page_port: int = PORT, people: Seq
 
             metrics = experiment.run(after_round, ends_of_studies(record))
     except KeyboardInterrupt:
-        again, saved = shlex.quote(str(record.path)), experiment.saved_rounds
+        again, saved = quoted(record.path), experiment.saved_rounds
         rounds = "1 round is saved" if saved == 1 else f"{saved} rounds are saved"
         progress.say(f"stopped; {rounds}. Resume with: chase resume {again}")
         say_labels(progress, experiment)
@@ -243,7 +243,9 @@ def say_labels(progress: RunProgress, experiment: Experiment) -> None:
     kept = keep_labels(experiment)
     if kept is not None:
         file, labels, people = kept
-        progress.say(f"labels: {file} ({labels} samples by their own names, {people} of them labelled by people)")
+        progress.say(
+            f"labels: {file} ({counted(labels, 'sample')} by their own names, {people} of them labelled by people)"
+        )
 
 
 def say_report(progress: RunProgress, path: Path) -> None:

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.table import Table
 
 from chase import settings as settings_room
@@ -18,12 +17,13 @@ from chase.cli.federation import keep_going, need_flower, warn_insecure
 from chase.cli.federation_care import register_site
 from chase.cli.groups_help import CommandGroup
 from chase.cli.options import SetOpt
+from chase.cli.terminal import plain_console
 from chase.client.build import check_device
 from chase.core.address import host_port
 from chase.core.errors import ChaseError, FederationError, LabelError
 from chase.core.operator import check_owner
 from chase.core.pools import in_words
-from chase.core.text import split_list
+from chase.core.text import counted, quoted, split_list
 from chase.data.options import DataOptions
 from chase.data.texts import Tokens
 from chase.federation.ops.supervisor import running, take_down
@@ -115,7 +115,8 @@ def init(
     for problem in problems:
         print(f"note: {problem}")
     sizes = status_of(site)
-    print(f"{name}: {sizes['samples']} samples, {sizes['pools']['labeled']} labelled, {sizes['held_out']} held out")
+    samples_in_words, labelled = counted(sizes["samples"], "sample"), sizes["pools"]["labeled"]
+    print(f"{name}: {samples_in_words}, {labelled} labelled, {sizes['held_out']} held out")
     print(f"public key, for the server: {home / 'node.key.pub'}")
 
 
@@ -141,7 +142,7 @@ def key(home: HomeArg) -> None:
     check_owner(home, FederationError)
     make_key, name = key_maker(), Site(home).card.name
     if any(running(home / "processes.json").values()):
-        raise FederationError(f"{name} is connected with its key: first run `chase site disconnect {home}`")
+        raise FederationError(f"{name} is connected with its key: first run `chase site disconnect {quoted(home)}`")
     new = home / "node.key.new"
     for left_over in (new, home / "node.key.new.pub"):
         left_over.unlink(missing_ok=True)
@@ -164,7 +165,8 @@ def status(home: HomeArg, as_json: JsonOpt = False) -> None:
     if as_json:
         print(json.dumps(found))
         return
-    table = Table(title=f"{found['site']}: {len(found['classes'])} classes", title_justify="left", show_header=False)
+    title = f"{found['site']}: {counted(len(found['classes']), 'class', 'classes')}"
+    table = Table(title=title, title_justify="left", show_header=False)
     rows = {in_words(name): size for name, size in found["pools"].items()}
     rows |= {"held out": found["held_out"], "labels given": found["labels_given"]}
     rows |= {"open questions": found["open_questions"], "turns": found["turns"]}
@@ -174,7 +176,7 @@ def status(home: HomeArg, as_json: JsonOpt = False) -> None:
     }
     for name, value in rows.items():
         table.add_row(name, str(value))
-    Console(highlight=False).print(table)
+    plain_console().print(table)
 
 
 def add(home: HomeArg, files: Annotated[list[Path], typer.Argument(help="New files, folders, or one table.")]) -> None:
@@ -191,7 +193,7 @@ def add(home: HomeArg, files: Annotated[list[Path], typer.Argument(help="New fil
             f"note: {len(added.twins)} samples were skipped because the site has identical ones (first: {name} is "
             f"{twin}); import labels for those with `chase label import`"
         )
-    print(f"{added.ids.size} samples added, {added.labeled} of them labelled")
+    print(f"{counted(added.ids.size, 'sample')} added, {added.labeled} of them labelled")
 
 
 def forget(home: HomeArg, names: Annotated[list[str], typer.Argument(help="Samples by name.")]) -> None:
@@ -200,7 +202,7 @@ def forget(home: HomeArg, names: Annotated[list[str], typer.Argument(help="Sampl
     site = Site(home)
     change.forget(site, change.find(site, names))
     print(
-        f"{len(names)} samples forgotten. Their original files are untouched, and what the shared model "
+        f"{counted(len(names), 'sample')} forgotten. Their original files are untouched, and what the shared model "
         "has learnt from their labels stays in it."
     )
 

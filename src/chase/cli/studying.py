@@ -13,7 +13,7 @@ from typing import Annotated, Any
 
 import click
 import typer
-from rich.console import Console, Group
+from rich.console import Group
 from rich.live import Live
 from rich.text import Text
 
@@ -23,7 +23,7 @@ from chase.cli.groups_help import CommandGroup
 from chase.cli.options import SetOpt
 from chase.cli.progress import percent
 from chase.cli.study_notes import notes_on
-from chase.cli.terminal import print_table
+from chase.cli.terminal import plain_console, print_table, share_bar
 from chase.core.errors import SettingsError
 from chase.core.text import split_list
 from chase.report.cells import Cell
@@ -286,7 +286,7 @@ class StudyProgress:
 
     def __init__(self, name: str, workers: int, quiet: bool = False) -> None:
         self._name, self._workers, self._quiet = name, workers, quiet
-        self._console = Console(stderr=quiet, highlight=False, soft_wrap=True)
+        self._console = plain_console(stderr=quiet, soft_wrap=True)
         self._live: Live | None = None
         self._said, self._finished, self._told = -QUIET_SECONDS, -1, dict[str, int]()
 
@@ -302,7 +302,7 @@ class StudyProgress:
 
     def say(self, text: str) -> None:
         """A line of its own."""
-        self._console.print(text, markup=False)
+        self._console.print(text)
 
     def headline(self, jobs: Sequence[Progress]) -> str:
         """The state of the study in one line."""
@@ -320,8 +320,7 @@ class StudyProgress:
             self._told[p.job.name] = len(p.notes)
         if self._live is not None:
             share = sum(p.rounds for p in jobs) / max(1, sum(p.job.settings.rounds for p in jobs))
-            bar = "█" * round(30 * min(1.0, share))
-            lines = [Text(f"{bar:░<30}  {self.headline(jobs)}")]
+            lines = [Text(f"{share_bar(share)}  {self.headline(jobs)}")]
             lines += [Text(job_line(p)) for p in jobs if p.state == "running"]
             self._live.update(Group(*lines))
             return

@@ -12,6 +12,7 @@ import typer
 
 from chase.core.errors import LabelError
 from chase.core.operator import operator
+from chase.core.text import counted, quoted
 from chase.home.again import ask_again, doubtful
 from chase.home.annotator_agreement import Estimate, agreement
 from chase.home.answer_lines import Line
@@ -54,7 +55,7 @@ def status(
         gold = f", gold {one['gold']:.0%} of {one['gold_asked']}" if one["gold_asked"] else ""
         speed = "" if one["seconds"] is None else f", {one['seconds']:.1f} s per label"
         access = "" if one["access"] else ", no access"
-        print(f"{one['name']} ({one['role']}{access}): {_counted(one['answers'], 'answer')}{speed}{gold}")
+        print(f"{one['name']} ({one['role']}{access}): {counted(one['answers'], 'answer')}{speed}{gold}")
     for sentence in found["warnings"]:
         print(f"warning: {sentence}")
 
@@ -68,7 +69,7 @@ def role(
     opened = Home(home)
     for name in annotator:
         person = opened.set_role(name, what, operator())
-        link = f"chase label link {shlex.quote(str(home))} -a {shlex.quote(person.name)}"
+        link = f"chase label link {quoted(home)} -a {shlex.quote(person.name)}"
         access = "" if person.id in opened.people.present() else f", without access so far: {link}"
         print(f"{person.name}: {what}{access}")
 
@@ -114,7 +115,7 @@ def gold(
             raise LabelError(f"cannot read {file}: {error}") from None
         labels |= dict(_gold_line(opened, line) for line in lines)
     if labels:
-        print(f"{set_gold(opened, labels, operator())} gold samples")
+        print(counted(set_gold(opened, labels, operator()), "gold sample"))
     for name, (asked, right) in sorted(gold_scores(opened).items()):
         print(f"{name}: {right} of {asked} right ({right / asked:.0%})")
 
@@ -168,22 +169,18 @@ def again(
     for one in doubted:
         print(f"{one.name}: {opened.card.classes[one.label]} is trusted {one.score:.2f}")
     if doubted:
-        print(_doubtful(len(doubted)) if dry else f"{_counted(len(doubted), 'second opinion')} asked for")
+        print(_doubtful(len(doubted)) if dry else f"{counted(len(doubted), 'second opinion')} asked for")
     if alone:
         print(
             f"{_doubtful(alone)}, but nobody else can be asked: make a link for another annotator"
-            f" (chase label link {shlex.quote(str(home))} -a NAME)"
+            f" (chase label link {quoted(home)} -a NAME)"
         )
     if not doubted and not alone:
         print("no second opinion is needed: no label is trusted less than a new sample")
 
 
-def _counted(count: int, what: str) -> str:
-    return f"{count} {what}{'' if count == 1 else 's'}"
-
-
 def _doubtful(count: int) -> str:
-    return f"{_counted(count, 'label')} {'is' if count == 1 else 'are'} doubtful"
+    return f"{counted(count, 'label')} {'is' if count == 1 else 'are'} doubtful"
 
 
 def audit(

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import csv
 import json
-import shlex
 import sys
+from io import TextIOWrapper
 from pathlib import Path
 from typing import Annotated, get_args
 
@@ -13,6 +13,7 @@ import typer
 
 from chase.cli.terminal import print_table
 from chase.core.errors import SettingsError, unknown
+from chase.core.text import counted, quoted
 from chase.export.evaluating import Measured, evaluate
 from chase.export.model_files import Format, export
 from chase.export.predicting import Prediction, failures, predict
@@ -70,7 +71,7 @@ def export_model(
         print(f"  {file}")
     if format == "torchscript":
         example = None if trained.card.seconds else EXAMPLES.get(trained.card.kind)
-        print(f"try it: python {shlex.quote(str(files[-1]))} {example}" if example else f"how to use it: {files[-1]}")
+        print(f"try it: python {quoted(files[-1])} {example}" if example else f"how to use it: {files[-1]}")
 
 
 def chosen_round(which: str) -> Which:
@@ -108,6 +109,8 @@ def predict_files(
     if as_json:
         print(json.dumps([as_object(p) for p in found]))
     elif as_csv:
+        if isinstance(sys.stdout, TextIOWrapper):  # a file for programs: no name may lose a character to the terminal
+            sys.stdout.reconfigure(encoding="utf-8")
         rows = csv.DictWriter(sys.stdout, list(flat(found[0], top)), lineterminator="\n")
         rows.writeheader()
         rows.writerows({key: neutral(value) for key, value in flat(p, top).items()} for p in found)
@@ -170,7 +173,10 @@ def evaluate_model(
 
 def evaluation_notes(found: Measured) -> list[str]:
     """What must be known beside the figures."""
-    said = [f"{found.unlabeled} samples without a label were left out"] if found.unlabeled else []
+    said = []
+    if found.unlabeled:
+        left_out = "was left out" if found.unlabeled == 1 else "were left out"
+        said.append(f"{counted(found.unlabeled, 'sample')} without a label {left_out}")
     if found.in_training:
         said.append(
             f"{found.in_training} of {found.quality['tested']} samples are equal to samples of the training "

@@ -12,7 +12,7 @@ from rich.console import Group, RenderableType
 from rich.live import Live
 from rich.text import Text
 
-from chase.cli.terminal import screen
+from chase.cli.terminal import can_show, screen, share_bar
 from chase.core.errors import RunDirectoryError
 from chase.core.files import held_by
 from chase.core.pools import in_words
@@ -27,6 +27,8 @@ from chase.studies.plan import StudyPlan, plans_in
 from chase.studies.results import has_ended, key_of_run, run_of
 
 BARS = "▁▂▃▄▅▆▇█"
+ASCII_BARS = "_.-:=+*#"
+"""For a terminal that cannot show the others."""
 WIDE = 40
 
 DirArg = Annotated[Path, typer.Argument(metavar="DIR", help="A run directory, or a directory of studies or runs.")]
@@ -99,7 +101,8 @@ def spark(values: Iterable[float], width: int = WIDE) -> str:
     step = max(1.0, len(known) / width)
     picked = [known[min(len(known) - 1, round(i * step + step) - 1)] for i in range(min(width, len(known)))]
     low, high = min(picked), max(picked)
-    return "".join(BARS[round((v - low) / (high - low or 1.0) * (len(BARS) - 1))] for v in picked)
+    bars = BARS if can_show(BARS) else ASCII_BARS
+    return "".join(bars[round((v - low) / (high - low or 1.0) * (len(bars) - 1))] for v in picked)
 
 
 def left(run: RunData, rounds: int) -> float:
@@ -159,8 +162,7 @@ def study_lines(plan: StudyPlan) -> tuple[list[RenderableType], bool]:
     done = [key for key, run in runs.items() if has_ended(run, once[key].settings)]
     rounds = sum(len(run.metrics) for run in runs.values())
     total = sum(job.settings.rounds for job in once.values())
-    bar = "█" * round(30 * rounds / max(1, total))
-    head = f"{bar:░<30}  {plan.study}: {len(done)}/{len(once)} jobs, {rounds}/{total} rounds"
+    head = f"{share_bar(rounds / max(1, total))}  {plan.study}: {len(done)}/{len(once)} jobs, {rounds}/{total} rounds"
     failed = {key: failure(plan.directory, key[0]) for key in once if key not in done}
     count = sum(bool(why) for why in failed.values())
     holder = held_by(plan.directory / LOCK)

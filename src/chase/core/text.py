@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shlex
 import unicodedata
+from pathlib import Path
 
 LONGEST = 300
 """Characters that a text from another machine may have."""
@@ -20,3 +22,14 @@ def clean(text: str, most: int = LONGEST) -> str:
 def split_list(text: str) -> tuple[str, ...]:
     """Names separated by commas."""
     return tuple(part.strip() for part in text.split(",") if part.strip())
+
+
+def quoted(path: Path | str) -> str:
+    """A path as a word of a command to copy; one that begins with a dash is no option."""
+    text = str(path)
+    return shlex.quote(f"./{text}" if text.startswith("-") else text)
+
+
+def counted(count: int, one: str, many: str = "") -> str:
+    """A count and what is counted: ``1 class``, ``2 classes``."""
+    return f"{count} {one if count == 1 else many or one + 's'}"

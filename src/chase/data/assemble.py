@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -21,6 +22,8 @@ from chase.data.resident import Column, Kind
 Numbers = tuple[float, ...]
 PAIRS = 3
 """Equal samples of both parts that are named."""
+WHOLE = re.compile(r"-?\d{1,1000}")
+"""A whole number as text; Python does not convert one of more than 4300 digits."""
 
 
 @dataclass(frozen=True)
@@ -64,8 +67,10 @@ def agree_classes(labels: Sequence[str | None], wanted: tuple[str, ...]) -> tupl
             "no sample has a label, so the classes are unknown: name them with the setting classes, for example "
             "--set classes=healthy,sick (and let people label: --annotator page)"
         )
-    whole = all(label.lstrip("-").isdecimal() for label in found)
-    return tuple(sorted(found, key=int) if whole else sorted(found))
+    if all(WHOLE.fullmatch(label) for label in found):
+        # "1" and "01" have one value: without the text the order would be that of the set, another in every process
+        return tuple(sorted(found, key=lambda label: (int(label), label)))
+    return tuple(sorted(found))
 
 
 def number_labels(

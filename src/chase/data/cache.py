@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from chase.core.errors import DataError
 from chase.core.files import locked, replacing
 from chase.data.decoded import DataPart, Decoded
 from chase.data.names import Names
@@ -32,16 +33,26 @@ _TEXTS = ("names", "texts", "files")
 
 def cache_root() -> Path:
     """``CHASE_CACHE``, or ``chase`` in the user's cache directory."""
-    own = os.environ.get("CHASE_CACHE")
-    base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "chase"
-    return Path(own) if own else base
+    if own := os.environ.get("CHASE_CACHE"):
+        return Path(own)
+    if base := os.environ.get("XDG_CACHE_HOME"):
+        return Path(base) / "chase"
+    try:
+        return Path.home() / ".cache" / "chase"
+    except RuntimeError:
+        # No directory below /tmp instead: everybody may write there, so what is read back could be another user's, and
+        # it is often gone after a restart.
+        raise DataError(
+            "this user has no home directory, so there is no place for decoded data: set the environment variable "
+            "CHASE_CACHE to a directory that you can write to"
+        ) from None
 
 
 def content_key(files: Iterable[Path], *words: str) -> str:
     """A key that changes with the bytes of any file, with their order and with any of the words."""
     sha = hashlib.blake2b(digest_size=12)
     for word in (str(FORMAT), *words):
-        sha.update(f"{len(word)}:{word}".encode())
+        sha.update(f"{len(word)}:{word}".encode("utf-8", "surrogateescape"))  # file names need not be UTF-8
     for path in files:
         with path.open("rb") as file:
             sha.update(hashlib.file_digest(file, "blake2b").digest())

@@ -59,9 +59,10 @@ def get(name: str, into: Path) -> Path:
 
 def offline(name: str, reason: str) -> MissingData:
     """The sentence for a data set that is neither here nor to be had."""
-    local = local_name(name)
+    local, place = local_name(name), os.environ.get("CHASE_DATA", "")
+    lost = f", and CHASE_DATA = {place} does not exist" if place and not os.path.isdir(place) else ""
     return MissingData(
-        f"'{name}' has no local copy and cannot be fetched ({reason}): run `chase data get {name}` where there is a "
+        f"'{name}' has no local copy{lost}, and cannot be fetched ({reason}): run `chase data get {name}` where there is a "
         f"network, or put {local}/train.parquet and {local}/test.parquet into a directory and name it with "
         "--data-dir (--set data_dir=... in a study) or CHASE_DATA"
     )

@@ -51,6 +51,7 @@ def read_folder(part: PartFiles, options: DataOptions) -> Raw:
     files, problems = folders.image_files(root) if part.images is None else (list(part.images), ())
     inside = [file.is_relative_to(root) for file in files]
     names = [str(f.relative_to(named_from)) if here else f.name for f, here in zip(files, inside, strict=True)]
+    folders.refuse_names(names)
     labels = [folders.label_of(f, root) if here else None for f, here in zip(files, inside, strict=True)]
     return _image_samples(decode(files, names, options), labels, names, [str(file) for file in files], problems)
 

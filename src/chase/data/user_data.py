@@ -26,6 +26,7 @@ SHARD = re.compile(r"(train|test)(-\d+-of-\d+)?")
 
 def load_own(path: Path, options: DataOptions) -> Decoded:
     """The data set at a path, through the cache."""
+    folders.refuse_names((str(path), options.test_data))
     train, test = parts_of(path, options)
     parts = [train] if test is None else [train, test]
     if train.tables:
@@ -36,6 +37,7 @@ def load_own(path: Path, options: DataOptions) -> Decoded:
         names = [TABLE, *(file.name for part in parts for file in part.tables)]
     else:
         classes = options.classes or folders.class_folders(train.root)
+        folders.refuse_names(classes)
         names = ["folder", *(str(f.relative_to(path)) for p in parts if not p.tables for f in _images(p, path))]
     files = [file for part in parts for file in _files(part, options)]
 

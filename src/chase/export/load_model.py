@@ -17,6 +17,8 @@ the shape of the input are in ``model.json``. ``model.safetensors`` holds the ba
 
 from __future__ import annotations
 
+import codecs
+import contextlib
 import csv
 import io
 import json
@@ -135,35 +137,66 @@ MISSING = ("", "na", "n/a", "nan", "null", "none", "?")
 
 
 def read_rows(path: str | Path, about: dict[str, Any]) -> list[tuple[int, Tensor]]:
-    """The rows of a CSV file (UTF-8) as a model of tables takes them, each with its line; a ``ValueError`` says what
-    is wrong.
+    """The rows of a CSV file as a model of tables takes them, each with its line; a ``ValueError``
+    says what is wrong.
 
     Numbers may have a decimal comma; a missing one is NaN, as is a category that the model does not know.
     """
-    try:
-        text = Path(path).read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
-        raise ValueError(f"cannot read table {path}: {reason}") from None
-    first = "".join(text.partition("\n")[0].split('"')[::2])
-    reader = csv.reader(io.StringIO(text, newline=""), delimiter=max(",;\t|", key=first.count))
-    header = [name.strip() for name in next(reader, [])]
+    (_, header), *below = read_cells(Path(path), decode_table(Path(path))[0])
     missing = [column["name"] for column in about["columns"] if column["name"] not in header]
     if missing:
         raise ValueError(f"{path} has no column '{missing[0]}'; it has: {', '.join(header)}")
     places = [header.index(column["name"]) for column in about["columns"]]
-    rows, before = [], reader.line_num
-    for cells in reader:
-        line, before = before + 1, reader.line_num
-        if not cells:
-            continue
-        if len(cells) != len(header):
-            raise ValueError(f"{path}, line {line}: {len(cells)} cells, but the header has {len(header)}")
+    rows = []
+    for line, cells in below:
         values = [_cell(cells[at].strip(), column) for at, column in zip(places, about["columns"], strict=True)]
         for value, column in zip(values, about["columns"], strict=True):
             if value is None:
                 raise ValueError(f"{path}, line {line}: column '{column['name']}' holds a text, not a number")
         rows.append((line, torch.tensor(values, dtype=torch.float32)))
+    return rows
+
+
+def decode_table(path: Path) -> tuple[str, str]:
+    """The text of a CSV file, and a note where its encoding had to be guessed."""
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise ValueError(f"cannot read table {path}: {error.strerror}") from None
+    utf16 = content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+    for encoding, note in (("utf-16" if utf16 else "utf-8-sig", ""), ("cp1252", "not UTF-8, so read as cp1252")):
+        with contextlib.suppress(UnicodeDecodeError):
+            return content.decode(encoding), note
+    return content.decode("latin-1"), "not UTF-8, so read as latin-1"
+
+
+def read_cells(path: Path, text: str) -> list[tuple[int, list[str]]]:
+    """The header of a CSV file and its rows, each with the line that it begins on, by the rules of chase itself.
+
+    Blank lines are skipped, also before the header; a .tsv file has tabs, whatever else its header holds.
+    """
+    first = "".join(next((line for line in io.StringIO(text) if line.strip()), "").split('"')[::2])
+    delimiter = "\t" if path.suffix.lower() == ".tsv" else max(",;\t|", key=first.count)
+    csv.field_size_limit(2**31 - 1)
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
+    rows: list[tuple[int, list[str]]] = []
+    before = 0
+    try:
+        for cells in reader:
+            line, before = before + 1, reader.line_num
+            width = len(rows[0][1]) if rows else 0
+            if not cells or (len(cells) == 1 and not cells[0].strip() and width != 1):
+                continue
+            if rows and len(cells) != width:
+                raise ValueError(f"{path}, line {line}: {len(cells)} cells, but the header has {width}")
+            rows.append((line, cells if rows else [name.strip() for name in cells]))
+    except csv.Error as error:
+        raise ValueError(f"{path}, line {reader.line_num}: {error}") from None
+    if not rows:
+        raise ValueError(f"{path} is empty: its first line names the columns")
+    header = rows[0][1]
+    if twice := sorted({name for name in header if header.count(name) > 1}):
+        raise ValueError(f"{path} has two columns of the same name ('{twice[0]}'): rename one in its first line")
     return rows
 
 
@@ -186,7 +219,8 @@ def read_samples(path: str | Path, about: dict[str, Any]) -> list[tuple[str, Ten
     """The samples of a file, with a name and what had to be changed: the rows of a table, else the file itself."""
     is_table = Path(path).suffix.lower() in (".csv", ".tsv", ".parquet")
     if about["kind"] == "table" and Path(path).suffix.lower() in (".csv", ".tsv"):
-        return [(f"{path}:{line}", row, "") for line, row in read_rows(path, about)]
+        note = decode_table(Path(path))[1]
+        return [(f"{path}:{line}", row, note) for line, row in read_rows(path, about)]
     if about["kind"] in ("table", "vectors") or is_table or (about.get("seconds") and about["kind"] == "image"):
         takes = {"table": "CSV files", "text": "one text per file", "image": "image files"}.get(about["kind"])
         takes = "spectra of recordings" if about.get("seconds") else takes or about["input"]

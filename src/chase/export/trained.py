@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from chase.closed_form.model import build_model
 from chase.core.errors import RunDirectoryError
+from chase.core.text import quoted
 from chase.core.weights import Array, Weights, read
 from chase.data.resident import coded_rows
 from chase.models.card import ModelCard
@@ -91,7 +92,7 @@ def read_best(path: Path, round: int) -> dict[str, Array]:
         raise RunDirectoryError(f"{path} did not keep its best model (round {round}): use --which last")
     arrays = read(file)
     if int(arrays.pop("round")[0]) != round:
-        raise RunDirectoryError(f"{file} is not of round {round}: finish the run with `chase resume {path}`")
+        raise RunDirectoryError(f"{file} is not of round {round}: finish the run with `chase resume {quoted(path)}`")
     return arrays
 
 
@@ -114,7 +115,7 @@ def read_trained(path: Path, which: Which = "last") -> Trained:
     card, checkpoint = read_card(path), Checkpoint(path / "checkpoint")
     manifest, _ = checkpoint.latest()
     if manifest is None:
-        raise RunDirectoryError(f"{path} has no trained model yet: finish a round with `chase resume {path}`")
+        raise RunDirectoryError(f"{path} has no trained model yet: finish a round with `chase resume {quoted(path)}`")
     net = build_model(card.net, record.settings.seed)
     round, arrays = manifest.round, checkpoint.read_arrays(manifest.server)
     if which == "best":
@@ -127,7 +128,7 @@ def read_trained(path: Path, which: Which = "last") -> Trained:
     if record.settings.learner == "closed-form" and not weights["head.weight"].any():
         raise RunDirectoryError(
             f"the model of {path} has learnt nothing yet: it needs labels of two classes; continue with "
-            f"`chase resume {path}`"
+            f"`chase resume {quoted(path)}`"
         )
     set_weights(net, weights)
     model = WithInput(net, card).eval()

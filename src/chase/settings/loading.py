@@ -12,6 +12,7 @@ from pydantic import ValidationError
 
 from chase.core import plugins
 from chase.core.errors import SettingsError, unknown
+from chase.data.known import KNOWN
 from chase.settings.groups import GROUPS, about_group, group_of
 from chase.settings.values import Settings
 
@@ -98,13 +99,28 @@ def values_of(name: str) -> dict[str, Any]:
 
 
 def beside(file: Path, values: dict[str, Any]) -> dict[str, Any]:
-    """The values of a file, with paths of data that lie beside it leading there from wherever it is run."""
+    """The values of a file, with paths of data that lie beside it leading there from wherever it is run.
+
+    The name of a data set stays that name whatever lies beside the file: a folder of that name is written ./mnist.
+    """
     found = {}
     for key in ("data", "test_data", "data_dir", "init_weights"):
         value = values.get(key)
-        if isinstance(value, str) and value and not Path(value).is_absolute() and (file.parent / value).exists():
-            found[key] = str(file.parent / value)
+        if (
+            not isinstance(value, str)
+            or not value
+            or Path(value).is_absolute()
+            or (key == "data" and _names_data(value))
+        ):
+            continue
+        place = str(file.parent / value)
+        if Path(place).exists():
+            found[key] = f"./{place}" if key == "data" and _names_data(place) else place
     return values | found
+
+
+def _names_data(value: str) -> bool:
+    return value == "digits" or value in KNOWN or value in plugins.offered("data")
 
 
 def load(name: str, changes: Mapping[str, Any] | None = None) -> Settings:
@@ -113,7 +129,7 @@ def load(name: str, changes: Mapping[str, Any] | None = None) -> Settings:
 
 
 def parse_changes(pairs: list[str], example: str = "--set rounds=20") -> dict[str, Any]:
-    """``key=value`` pairs of an option (``example`` is one); a value is read as TOML and, where that fails, as text."""
+    """``key=value`` pairs of an option (``example`` is one); a value is read as ``_value`` says."""
     changes: dict[str, Any] = {}
     for pair in pairs:
         key, equals, text = pair.partition("=")
@@ -124,11 +140,19 @@ def parse_changes(pairs: list[str], example: str = "--set rounds=20") -> dict[st
         if dot and group in GROUPS:
             (key,) = flatten({group: {inner: text}})
         key = RENAMED.get(key, key)
-        try:
-            changes[key] = tomllib.loads(f"v = {text.strip()}")["v"]
-        except tomllib.TOMLDecodeError:
-            changes[key] = text.strip()
+        changes[key] = _value(key, text.strip())
     return changes
+
+
+def _value(key: str, text: str) -> Any:
+    """A value as TOML, else as text; for a setting that is a text, a number, date or boolean stays as it was typed."""
+    try:
+        value = tomllib.loads(f"v = {text}")["v"]
+    except tomllib.TOMLDecodeError:
+        return text
+    field = Settings.model_fields.get(key)
+    typed = field is not None and field.annotation in (str, str | None) and not isinstance(value, str | list | dict)
+    return text if typed else value
 
 
 def to_toml(settings: Settings) -> str:

@@ -18,6 +18,7 @@ from chase.core.errors import DataError, SettingsError
 from chase.core.messages import ClientId
 from chase.core.pools import SampleIds
 from chase.core.randomness import rng
+from chase.core.text import counted
 from chase.data import partition, sources
 from chase.data.coverage import Coverage, coverage
 from chase.data.partition import Parts
@@ -265,8 +266,8 @@ def shortages(settings: Settings, table: Coverage) -> list[str]:
     return [
         *said,
         f"{len(short)} of {settings.clients} clients run out of samples to ask for before round {settings.rounds}, if "
-        f"they take part in {how}: client {table.clients[first]} first, which has {free[first]} unlabelled "
-        f"samples and has asked for all of them {when}",
+        f"they take part in {how}: client {table.clients[first]} first, which has "
+        f"{counted(int(free[first]), 'unlabelled sample')} and has asked for all of them {when}",
     ]
 
 
@@ -286,8 +287,8 @@ def cycle_shortages(settings: Settings, table: Coverage) -> list[str]:
     return [
         *said,
         f"{len(short)} of {settings.clients} clients run out of samples to ask for before round {settings.rounds}, in "
-        f"{requests:.0f} requests{how}: client {table.clients[first]} first, which has {free[first]} unlabelled "
-        f"samples and has asked for all of them by request {needed[first]}",
+        f"{requests:.0f} requests{how}: client {table.clients[first]} first, which has "
+        f"{counted(int(free[first]), 'unlabelled sample')} and has asked for all of them by request {needed[first]}",
     ]
 
 
