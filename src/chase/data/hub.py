@@ -62,8 +62,8 @@ def offline(name: str, reason: str) -> MissingData:
     local, place = local_name(name), os.environ.get("CHASE_DATA", "")
     lost = f", and CHASE_DATA = {place} does not exist" if place and not os.path.isdir(place) else ""
     return MissingData(
-        f"'{name}' has no local copy{lost}, and cannot be fetched ({reason}): run `chase data get {name}` where there is a "
-        f"network, or put {local}/train.parquet and {local}/test.parquet into a directory and name it with "
+        f"'{name}' has no local copy{lost}, and cannot be fetched ({reason}): run `chase data get {name}` where there "
+        f"is a network, or put {local}/train.parquet and {local}/test.parquet into a directory and name it with "
         "--data-dir (--set data_dir=... in a study) or CHASE_DATA"
     )
 
