@@ -60,7 +60,7 @@ def test_inspect(chase, reviews):
 
 def test_inspect_shows_problems(chase, reviews):
     out = chase("data", "inspect", str(reviews), *SETS, "--set", "classes=no,yes,perhaps")[1]
-    assert "warning: 1 classes have no labelled training sample: perhaps" in out
+    assert "warning: 1 class has no labelled training sample: perhaps" in out
 
 
 @pytest.mark.parametrize(
