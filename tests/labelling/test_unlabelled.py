@@ -339,7 +339,7 @@ def test_a_finished_run_does_not_wait_for_answers_that_nothing_would_use(done: P
     with page_beside(experiment, 0, said.append):
         pass
     assert not any("waits for your answers" in text for text in said)
-    assert any("1 samples still wait" in text for text in said)
+    assert any("1 sample still waits" in text for text in said)
 
 
 def test_the_report_does_not_say_that_nobody_has_a_class_that_nobody_knows(done: Path) -> None:

@@ -68,7 +68,7 @@ def test_a_site_of_its_own_images_from_init_to_forget(tmp_path: Path, scans: Pat
     said = run("site", "add", home, more)
     assert "3 samples were skipped because the site has identical ones" in said
     assert "0 samples added" in said
-    assert "1 samples forgotten" in run("site", "forget", home, "unlabelled/unlabelled-1.png")
+    assert "1 sample forgotten" in run("site", "forget", home, "unlabelled/unlabelled-1.png")
     with pytest.raises(ChaseError, match="no sample called"):
         run("site", "forget", home, "unlabelled/unlabelled-1.png")
     assert status(Site(home))["samples"] == 48
@@ -84,7 +84,7 @@ def test_what_is_held_out_is_known_by_name_and_by_content(tmp_path: Path, scans:
     said = run("site", "add", home, scans / name, scans / "cat" / "cat-1.png")
     assert "2 samples were skipped" in said
     assert "0 samples added" in said
-    assert "1 samples forgotten" in run("site", "forget", home, name)
+    assert "1 sample forgotten" in run("site", "forget", home, name)
     assert status(Site(home))["held_out"] == 3
     left = Site(home).held_out()
     assert left is not None
@@ -96,7 +96,7 @@ def test_texts_that_are_added_are_read_by_people_too(tmp_path: Path) -> None:
     first.write_text("text,label\ngood news,yes\nbad news,no\n")
     more.write_text("text,label\ngood news,yes\nno news,no\n")
     samples.init(tmp_path / "home", SiteCard("site-t"), [first], samples.DataOptions(text_length=8))[0].close()
-    assert "1 samples added, 1 of them labelled" in run("site", "add", tmp_path / "home", more)
+    assert "1 sample added, 1 of them labelled" in run("site", "add", tmp_path / "home", more)
     site = Site(tmp_path / "home")
     sample = site.home.inbox.sample_named("more.csv:3")
     assert sample is not None
@@ -268,4 +268,4 @@ def test_a_table_in_capital_letters_is_a_table_at_a_site_too(tmp_path: Path, nam
     home = tmp_path / "home"
     assert "20 samples, 20 labelled" in run("site", "init", home, "--data", tmp_path / name, "--id", "site-a")
     (tmp_path / f"More{name[-4:]}").write_text("id,text,label\n90,another text,cat\n")
-    assert "1 samples added, 1 of them labelled" in run("site", "add", home, tmp_path / f"More{name[-4:]}")
+    assert "1 sample added, 1 of them labelled" in run("site", "add", home, tmp_path / f"More{name[-4:]}")
