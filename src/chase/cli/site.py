@@ -190,9 +190,8 @@ def add(home: HomeArg, files: Annotated[list[Path], typer.Argument(help="New fil
     if added.twins:
         name, twin = added.twins[0]
         print(
-            f"note: {counted(len(added.twins), 'sample was', 'samples were')} skipped because the site has identical ones "
-            f"(first: {name} is "
-            f"{twin}); import labels for those with `chase label import`"
+            f"note: {counted(len(added.twins), 'sample was', 'samples were')} skipped because the site has identical "
+            f"ones (first: {name} is {twin}); import labels for those with `chase label import`"
         )
     print(f"{counted(added.ids.size, 'sample')} added, {added.labeled} of them labelled")
 
